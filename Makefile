@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign crun emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" $(apart)
 
-test: dev image compose-tool compiler browser runtimes filesystems ## all tests; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser runtimes filesystems foreign crun ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -123,6 +123,12 @@ runtimes: node
 
 filesystems:
 	@scripts/filesystems.sh
+
+foreign:
+	@scripts/foreign.sh
+
+crun: engine
+	@scripts/crun.sh
 
 emulator:
 	@scripts/emulator.sh

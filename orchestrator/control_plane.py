@@ -84,6 +84,7 @@ class ControlPlane(Instance):
         )
         ground = await open_ground(settings.state_dir, lag, closers)
         host = await open_host(settings, ground, engine, closers)
+        await files.use(host.runtimes)
         record = await open_record(settings, ground, rules, files.secrets, closers)
         below = settings, ground, host, rules, record
         sandbox = await open_sandboxes(*below, files.images, resolver, closers)

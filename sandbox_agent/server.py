@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from sandbox_agent.core import mount_flags
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.budget import BudgetError
@@ -87,8 +88,9 @@ class Agent:
             session = Session(
                 *(self._loop, configuration, self._kernel, self._events, self.secrets, programs)
             )
+            mount_flags.check(configuration.mounts)
             session.guards.confine()
-        except (AgentError, BudgetError) as error:
+        except (AgentError, BudgetError, mount_flags.LostFlagsError) as error:
             self._refuse(f"cannot be configured: {error}")
         except ConfinementError as error:
             self._refuse(f"cannot confine commands: {error}")

@@ -15,6 +15,8 @@ compiler   | gcc libc6-dev      | gcc libc6-dev           | gcc glibc-static | g
 browser    | chromium           |                         | chromium         |                  |                  | chromium       | chromium           | chromium
 node       | nodejs npm         |                         | nodejs npm       | nodejs npm       | nodejs npm       | nodejs npm     | nodejs npm         | nodejs-default npm-default
 filesystems | btrfs-progs xfsprogs | btrfs-progs xfsprogs    | btrfs-progs xfsprogs |                 |                  | btrfs-progs xfsprogs | btrfs-progs xfsprogs | btrfsprogs xfsprogs
+foreign    | busybox-static musl | busybox-static musl      | busybox musl-libc |                |                  | busybox musl   | busybox-static musl |
+crun       | crun               | crun                    | crun             | crun             |                  | crun           | crun               | crun
 emulator   | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86-core mmdebstrap e2fsprogs | | | qemu-system-x86 e2fsprogs | qemu-system-x86_64 e2fsprogs | qemu-x86 e2fsprogs
 '
 
@@ -31,6 +33,8 @@ describe() {
         browser) echo "chromium" ;;
         node) echo "Node 18 or newer with npm" ;;
         filesystems) echo "mkfs.btrfs and mkfs.xfs" ;;
+        foreign) echo "a static busybox, and musl" ;;
+        crun) echo "the container runtime crun" ;;
         emulator) echo "QEMU for x86 (qemu-system-x86_64), mmdebstrap and e2fsprogs" ;;
     esac
 }

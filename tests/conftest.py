@@ -82,7 +82,9 @@ def quick_starts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "orchestrator.operate.operator.reload.load_levels",
-            lambda directory: packaged() if directory is None else load_levels(directory),
+            lambda directory, runtimes=None: (
+                packaged() if directory is None else load_levels(directory, runtimes)
+            ),
         )
         patch.setattr("orchestrator.operate.operator.reload.STEP_MS", 20)
         patch.setattr(

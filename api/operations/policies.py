@@ -7,11 +7,12 @@ from typing import NamedTuple
 from api.shape.access import ROLES, Access
 from api.shape.context import Context
 from api.shape.operation import operation
-from api.views.facilities import facilities
+from api.views.facilities import facilities, runtimes
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.threads import Aside
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy import explanation, levels
@@ -38,13 +39,18 @@ from sandbox_agent.decide.protocol import WORKSPACE_DIR
     answers="The levels and policies.",
 )
 async def list_policies(
-    context: Context, known: levels.Levels, session_policies: SessionPolicies, node: Node
+    context: Context,
+    known: levels.Levels,
+    session_policies: SessionPolicies,
+    node: Node,
+    engine_runtimes: Runtimes,
 ) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
         items=[_level(context, known, each) for each in known.values()],
         session_policies=[listed_policy(each) for each in session_policies.values()],
-        facilities=facilities((await node.facts()).kernel),
+        facilities=facilities(node.kernel),
+        runtimes=runtimes(engine_runtimes, known.values(), node.kernel),
         next=None,
     )
 

@@ -101,10 +101,10 @@ def request_in(levels: Collection[str], session: dict[str, Any]) -> NewSession:
     except JsonError as error:
         raise ValidationError(str(error), field=error.field) from None
     body = validated(SessionBody, session, {"levels": levels})
-    left_out = (body.secrets, body.lease_id, body.consume, body.from_snapshot)
+    left_out = (body.secrets, body.lease_id, body.consume, body.from_snapshot, body.template)
     if body.id is None or any(left_out):
         raise ValidationError(
-            "session must have an id, and no secrets, lease_id, consume or from_snapshot",
+            "session must have an id, and no secrets, lease_id, consume, from_snapshot or template",
             field="session",
         )
     return views.new_session(body)

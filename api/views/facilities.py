@@ -1,8 +1,20 @@
 """The means by which levels are enforced, as the API shows them."""
 
+from collections.abc import Iterable
+
+from orchestrator.host.engine.runtimes import KEEPS_FLAGS, Runtimes
+from orchestrator.rules.policy.levels import Level
 from orchestrator.state.session import Session
-from paddock.contract.system import FacilityMeans
-from sandbox_agent.decide.facilities import Kernel, Means, in_force
+from paddock.contract.system import FacilityMeans, Runtime
+from sandbox_agent.decide.facilities import FLAGS, Kernel, Means, in_force
+
+_NO_FLAGS = FacilityMeans(
+    name=FLAGS,
+    decides="noexec, nosuid and nodev of mounts",
+    preferred=False,
+    provided=False,
+    detail="nothing, where the runtime has lost them: the level goes without it",
+)
 
 
 def facilities(kernel: Kernel) -> list[FacilityMeans]:
@@ -10,10 +22,31 @@ def facilities(kernel: Kernel) -> list[FacilityMeans]:
     return [_shown(each) for each in in_force(kernel)]
 
 
-def facilities_of(session: Session) -> list[FacilityMeans] | None:
+def runtimes(known: Runtimes, levels: Iterable[Level], host: Kernel) -> list[Runtime]:
+    """The engine's, the usual one first, and what the latest sandbox under each of them found."""
+    used: dict[str, list[str]] = {name: [] for name in known.known or ()}
+    for level in levels:
+        name = known.of(level.runtime)
+        if name is not None:
+            used[name] = [*used.get(name, []), level.name]
+    return [
+        Runtime(
+            name=name,
+            usual=name == known.usual,
+            levels=used[name],
+            facilities=None
+            if (found := known.found.get(name)) is None
+            else [_shown(each) for each in in_force(found, host, name)],
+        )
+        for name in sorted(used, key=lambda name: (name != known.usual, name))
+    ]
+
+
+def facilities_of(session: Session, host: Kernel) -> list[FacilityMeans] | None:
     """Those that the session's level uses; None if no agent has told what its sandbox has."""
-    hello = None if session.sandbox is None else session.sandbox.link.hello
-    if hello is None:
+    sandbox = session.sandbox
+    hello = None if sandbox is None else sandbox.link.hello
+    if sandbox is None or hello is None:
         return None
     confinement, packed = session.level.confinement, session.pack is not None
     unused = {
@@ -21,7 +54,11 @@ def facilities_of(session: Session) -> list[FacilityMeans] | None:
         "truncation": not confinement.paths and not packed,
         "mdwe": confinement.writable_code,
     }
-    return [_shown(each) for each in in_force(hello.kernel) if not unused.get(each.facility.name)]
+    waived = session.level.requires.without
+    means = in_force(hello.kernel, host, sandbox.runtime, waived)
+    shown = [_shown(each) for each in means if not unused.get(each.facility.name)]
+    unflagged = FLAGS in waived and sandbox.runtime != KEEPS_FLAGS
+    return [*shown, _NO_FLAGS] if unflagged else shown
 
 
 def _shown(each: Means) -> FacilityMeans:

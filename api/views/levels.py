@@ -27,7 +27,9 @@ def level(shown: levels.Level, *, allowed: bool, rule: str | None) -> Level:
             environment=None if shown.environment is None else list(shown.environment),
             mounts=list(shown.mounts),
             limits=members(LevelLimits, shown.limits),
-            requires=members(LevelRequirements, shown.requires),
+            requires=members(
+                LevelRequirements, shown.requires, without=list(shown.requires.without)
+            ),
             confinement=members(LevelConfinement, shown.confinement),
             rates=members(LevelRates, shown.rates),
             egress=rules(shown.egress),

@@ -126,7 +126,8 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
             "streams": {kind: shown.streams[kind] for kind in domain.STREAM_KINDS},
             "denials": [_denial(event) for event in inspection.denials],
             "telemetry": telemetry(shown, inspection.counts, datetime.now(UTC))._asdict(),
-            "facilities": facilities_of(shown),
+            "runtime": None if shown.sandbox is None else shown.sandbox.runtime,
+            "facilities": facilities_of(shown, inspection.host),
         }
     )
 

@@ -89,10 +89,15 @@ class FaultPoint(StrEnum):
     VOLUME_MADE = "volume.made"  # its files, which is not recorded yet
 
     SNAPSHOT_RECORDED = "snapshot.recorded"  # its start
+    SNAPSHOT_FROZEN = "snapshot.frozen"  # what writes to the workspace waits
     SNAPSHOT_COPIED = "snapshot.copied"
     SNAPSHOT_ENDED = "snapshot.ended"
     SNAPSHOT_FORGOTTEN = "snapshot.forgotten"  # its file is still there
     SNAPSHOT_PLACED = "snapshot.placed"  # in the workspace of a new session
+
+    TEMPLATE_RECORDED = "template.recorded"
+    TEMPLATE_RAN = "template.ran"  # its commands
+    TEMPLATE_TAKEN = "template.taken"  # the session that has prepared it is still there
 
     FORK_RECORDED = "fork.recorded"
     FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged

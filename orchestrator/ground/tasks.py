@@ -29,6 +29,7 @@ class TaskName(StrEnum):
     POLICY_WATCH = "policy-watch"
     SCRUBBER = "scrubber"
     KEPT_WORKSPACES = "kept-workspaces"
+    SNAPSHOTS = "snapshots"
     ARCHIVING = "archiving"
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"

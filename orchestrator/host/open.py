@@ -12,6 +12,7 @@ from orchestrator.ground.store import directories
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.engine.measured import measured
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace import slots
@@ -29,6 +30,7 @@ class HostFloor:
     instance: str
     uids: UidRange
     engine: Engine
+    runtimes: Runtimes
     node: Node
 
 
@@ -58,7 +60,17 @@ async def open_host(
     closers.push_async_callback(engine.close)
     node = await LocalNode.open(settings, engine)
     closers.push_async_callback(node.close)
-    return HostFloor(instance, uids, engine, node)
+    return HostFloor(instance, uids, engine, await _runtimes(settings, engine), node)
+
+
+async def _runtimes(settings: Settings, engine: Engine) -> Runtimes:
+    """Those of the engine, unless it does not answer. Raises: ConfigError."""
+    runtimes = Runtimes(settings.runtime, engine)
+    await runtimes.ask()  # if it does not answer, sessions and checks give the reason
+    refused = runtimes.refused(settings.runtime)
+    if refused is not None:
+        raise ConfigError(f"PADDOCK_RUNTIME: {refused}")
+    return runtimes
 
 
 def _instance(path: Path) -> str:

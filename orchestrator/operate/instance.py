@@ -10,6 +10,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
 from orchestrator.ground.threads import Aside
 from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
@@ -92,6 +93,7 @@ class Instance:
 
     engine: Engine
     node: Node
+    runtimes: Runtimes
 
     levels: Levels
     keys: KeyRing

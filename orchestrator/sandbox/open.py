@@ -113,6 +113,7 @@ async def open_sandboxes(
     sandboxes = Sandboxes(
         settings,
         host.node,
+        host.runtimes,
         record.ledger,
         workspaces,
         volumes,

@@ -17,6 +17,7 @@ from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from paddock.audit.chain import Event
+from sandbox_agent.decide.facilities import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +34,15 @@ class Inspection(NamedTuple):
 
     `measured` is None if it has no sandbox, or if this host can't see its processes. `disk` is the
     workspace's usage; None if it has no size limit. `denials` are the latest refusals, newest
-    first. `counts` are the numbers of its events by operation and decision.
+    first. `counts` are the numbers of its events by operation and decision. `host` has the
+    facilities of the kernel outside of its sandbox.
     """
 
     measured: Measured | None
     disk: DiskUsage | None
     denials: list[Event]
     counts: dict[tuple[str, str], int]
+    host: Kernel
 
 
 class Inspector:
@@ -71,7 +74,7 @@ class Inspector:
             query.latest_denials(self._database, session.key, LATEST),
             query.counts(self._database, session.key),
         )
-        return Inspection(measured, disk, denials, counts)
+        return Inspection(measured, disk, denials, counts, self._node.kernel)
 
     async def _measure(self, session: Session) -> Measured | None:
         """Measures each sandbox once at a time, for all callers that wait meanwhile.

@@ -1,4 +1,7 @@
-"""Workspaces of ended sessions: mounted again after a start, purged when they expire."""
+"""Workspaces of ended sessions: mounted again after a start, purged when they expire.
+
+So are named snapshots removed.
+"""
 
 import asyncio
 import logging
@@ -8,25 +11,40 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.events import time_text
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
 
 # For mounting or purging all workspaces: large ones take minutes.
 _ROUND_SECONDS = 1800.0
+# Between two rounds of removing snapshots.
+_LEAST_SECONDS = 0.1
 
 
 class KeptWorkspaces:
     """Works in the background, from `start` to `close`. A failure is logged and stops nothing."""
 
-    def __init__(self, workspaces: Workspaces, retention_seconds: int | None, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        snapshots: NamedSnapshots,
+        retention_seconds: int | None,
+        snapshot_seconds: int | None,
+        tasks: Tasks,
+    ) -> None:
+        """Workspaces and snapshots are kept for these seconds; None: until they are removed."""
         self._workspaces = workspaces
+        self._snapshots = snapshots
         self._retention_seconds = retention_seconds
+        self._snapshot_seconds = snapshot_seconds
         self._tasks = tasks
         self._mounting = Rounds(_ROUND_SECONDS)
         self._purging = Rounds(_ROUND_SECONDS)
+        self._removing = Rounds(_ROUND_SECONDS)
         self._started: list[Supervised] = []
         self._clock = _Clock()
         # How far the host's clock was set, and workspaces' times were not yet.
@@ -42,6 +60,11 @@ class KeptWorkspaces:
         if self._retention_seconds is not None:
             purge = partial(self._purge_expired, timedelta(seconds=self._retention_seconds))
             self._started.append(self._tasks.start(name, purge, rounds=self._purging))
+        if self._snapshot_seconds is not None:
+            remove = partial(self._remove_snapshots, timedelta(seconds=self._snapshot_seconds))
+            self._started.append(
+                self._tasks.start(TaskName.SNAPSHOTS, remove, rounds=self._removing)
+            )
 
     async def close(self) -> None:
         """Stops; the next start finishes what is incomplete."""
@@ -78,6 +101,21 @@ class KeptWorkspaces:
             with suppress(TimeoutError):
                 async with asyncio.timeout((until - self._clock.now()).total_seconds()):
                     await self._changed.wait()
+
+    async def _remove_snapshots(self, retention: timedelta) -> None:
+        """Removes snapshots at absolute times; a change of the host's clock removes none."""
+        clock = _Clock()
+        while True:
+            oldest = None
+            try:
+                with self._removing.round():
+                    before = time_text(clock.now() - retention)
+                    oldest = await self._snapshots.remove_taken_before(before)
+            except (PaddockError, StoreError) as error:
+                log.error("expired snapshots could not be removed: %s", error)
+            latest = clock.now() + retention
+            until = latest if oldest is None else min(latest, oldest + retention)
+            await asyncio.sleep(max(_LEAST_SECONDS, (until - clock.now()).total_seconds()))
 
     async def _follow(self) -> None:
         """Moves the times before the clock, which is set by more only if that succeeds."""

@@ -88,7 +88,11 @@ async def recover_sessions(
         settings, ground, host, record, sandbox, work, floor.sessions, floor.proposals
     )
     recovered = await recovery.run()
-    kept = KeptWorkspaces(sandbox.workspaces, settings.workspace_retention, ground.tasks)
+    kept = KeptWorkspaces(
+        *(sandbox.workspaces, sandbox.named_snapshots),
+        *(settings.workspace_retention, settings.snapshot_retention),
+        ground.tasks,
+    )
     ground.clock.on_change(kept.clock_changed)
     kept.start()
     closers.push_async_callback(kept.close)

@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, urlsplit
 MIN_SECRET_LENGTH = 16
 # This word instead of an address means that there is no listener.
 NOWHERE = "off"
+RUNTIME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 _URL = re.compile(r"https?://[^\s/@?#]+(/[!-~]*)?")
 _ORIGIN = re.compile(r"https?://([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,8 @@ class Source:
     seen: dict[Path, str]
     # The files contain keys, so not even their hashes are recorded.
     secret: bool = False
+    # Finds out what reading them depends on, before they are read again.
+    prepare: Callable[[], Awaitable[None]] | None = None
 
     def watched(self) -> Iterable[Path]:
         """The paths to watch."""

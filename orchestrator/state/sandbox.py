@@ -61,6 +61,7 @@ class Sandbox:
     limits: dict[str, float] | None
     start: Start = Start.COLD
     ways: Sequence[Way] = ()
+    runtime: str | None = None  # as the engine calls it; None: it did not answer
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None

@@ -42,9 +42,10 @@ def can_wait(level: Level) -> bool:
     """Whether sandboxes of that level can be started before their session is known.
 
     The rates of a disk are set on the workspace's device, which is not known then. Mounts of the
-    operator's list are checked for the session that uses them.
+    operator's list are checked for the session that uses them. Other runtimes than the engine's
+    default might not show what is mounted late.
     """
-    return not level.rates.disk and not level.mounts
+    return not level.rates.disk and not level.mounts and level.runtime is None
 
 
 def cold_levels(names: Iterable[str], levels: Mapping[str, Level]) -> list[str]:

@@ -29,6 +29,11 @@ def complete_session(incomplete: str) -> list[str]:
     return _matching(incomplete, _sessions)
 
 
+def complete_template(incomplete: str) -> list[str]:
+    """Matching templates."""
+    return _matching(incomplete, _templates)
+
+
 def _matching(
     incomplete: str,
     ask: Callable[["Paddock"], Coroutine[Any, Any, Iterable[str]]],
@@ -55,6 +60,10 @@ async def _levels(paddock: "Paddock") -> list[str]:
 
 async def _images(paddock: "Paddock") -> list[str]:
     return [image.name for image in await paddock.images.list()]
+
+
+async def _templates(paddock: "Paddock") -> list[str]:
+    return [template.name for template in await paddock.templates.list()]
 
 
 async def _sessions(paddock: "Paddock") -> list[str]:

@@ -10,7 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.levels import complete_image, complete_level, complete_session
+from paddock.cli.levels import (
+    complete_image,
+    complete_level,
+    complete_session,
+    complete_template,
+)
 
 
 def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
@@ -127,7 +132,12 @@ Image = Annotated[
 ]
 FromTemplate = Annotated[
     str | None,
-    typer.Option("--template", metavar="NAME", help="Begin with this template's workspace."),
+    typer.Option(
+        "--template",
+        metavar="NAME",
+        help="Begin with this template's workspace.",
+        autocompletion=complete_template,
+    ),
 ]
 Upload = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ class SessionTerms(TypedDict, total=False):
     """The arguments of a new session. None, or none at all, means the default.
 
     permission_level: low, medium, high, or one of the operator's; None: medium.
-    image: the sandbox image; None: the control plane's default.
+    image: the sandbox image; None: its level's default, or the control plane's.
     template: a template of the operator: the session begins with its workspace, and has what it
         names where these terms don't.
     labels: for filtering.

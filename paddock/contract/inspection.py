@@ -48,6 +48,7 @@ _INSPECTED = {
     "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0, "terminals": 0},
     "denials": [_DENIAL],
     "telemetry": _TELEMETRY,
+    "runtime": "runc",
     "facilities": [FACILITY],
 }
 
@@ -144,6 +145,11 @@ class InspectedSession(Session):
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")
     telemetry: Telemetry
+    runtime: str | None = Field(
+        default=None,
+        description="The engine's runtime of its sandbox; null without one, or if the engine did "
+        "not say.",
+    )
     facilities: list[FacilityMeans] | None = Field(
         default=None,
         description="By what means its sandbox enforces its level; null without a sandbox.",

@@ -66,7 +66,9 @@ class SessionBody(Body):
     id: _SessionId | None = Field(default=None, description="Default: generated.")
     permission_level: PermissionLevel = Field(default=None, description="Default: `medium`.")
     image: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        default=None, description="One of the operator's list."
+        default=None,
+        description="One of the operator's list. Default: the level's own default image if it is "
+        "available, else the instance's.",
     )
     template: TemplateName | None = Field(
         default=None,

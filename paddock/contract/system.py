@@ -44,7 +44,13 @@ _LOW = {
     "egress": {"allow": [], "deny": []},
     "environment": ["LANG", "LC_*", "TZ"],
     "variables": {},
-    "requires": {"landlock": 1, "seccomp": True, "mounts": True, "quota": False},
+    "requires": {
+        "landlock": 1,
+        "seccomp": True,
+        "mounts": True,
+        "quota": False,
+        "without": [],
+    },
     "confinement": {
         "paths": True,
         "read": [],
@@ -56,6 +62,7 @@ _LOW = {
     "home": "/nonexistent",
     "mounts": [],
     "images": None,
+    "runtime": None,
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
 
@@ -65,6 +72,12 @@ FACILITY = {
     "preferred": False,
     "provided": True,
     "detail": "the system call filter (kernel before 6.3)",
+}
+_RUNTIME = {
+    "name": "runc",
+    "usual": True,
+    "levels": ["low", "medium", "high"],
+    "facilities": [FACILITY],
 }
 
 
@@ -137,6 +150,11 @@ class LevelRequirements(Model):
     seccomp: bool
     mounts: bool = Field(description="Workspaces mounted with their own flags.")
     quota: bool = Field(description="Workspaces that can't exceed their size.")
+    without: list[str] = Field(
+        default=[],
+        description="Facilities of the kernel, by name, that the level goes without where they are "
+        "missing: nothing decides then what they would.",
+    )
 
 
 class LevelRates(Model):
@@ -228,6 +246,11 @@ class Level(Model):
     images: list[str] | None = Field(
         description="The images that its sessions may have; null: any on the operator's list."
     )
+    runtime: str | None = Field(
+        default=None,
+        description="The engine's runtime of its sandboxes; null: that of the settings, or the "
+        "engine's default.",
+    )
     sha256: Sha256 = Field(description="Of the level's file.")
 
 
@@ -243,6 +266,19 @@ class FacilityMeans(Model):
     detail: str
 
 
+class Runtime(Model):
+    """A runtime of the engine, and by what means it enforces levels."""
+
+    model_config = example(_RUNTIME)
+
+    name: str
+    usual: bool = Field(description="Levels that name no runtime have this one.")
+    levels: list[str] = Field(description="The levels whose sandboxes have it.")
+    facilities: list[FacilityMeans] | None = Field(
+        description="What its latest sandbox found inside; null: it has had none since the start."
+    )
+
+
 class Levels(Model):
     """The permission levels, lowest first, and the policies that sessions may have."""
 
@@ -251,6 +287,7 @@ class Levels(Model):
             "items": [_LOW],
             "session_policies": [POLICY],
             "facilities": [FACILITY],
+            "runtimes": [_RUNTIME],
             "next": None,
         }
     )
@@ -261,5 +298,8 @@ class Levels(Model):
     )
     facilities: list[FacilityMeans] = Field(
         default=[], description="By what means this host enforces the levels."
+    )
+    runtimes: list[Runtime] = Field(
+        default=[], description="The engine's runtimes, the usual one first."
     )
     next: None

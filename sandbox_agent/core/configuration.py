@@ -11,14 +11,21 @@ from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinem
 # The uids that a session may have: commands never run as root.
 _LEAST_UID = 1
 _LARGEST_UID = 2**32 - 2
+# Absent unless it has something, so that agents before it know every other configuration.
+_OPTIONAL = frozenset({"without", "mounts"})
+_MOST_FLAGS = 2**32 - 1
 
 
 def parse(params: Message) -> Configuration:
-    """Reads a `configure` request, which must have all members of `Configuration` and no others.
+    """Reads a `configure` request.
+
+    It must have all members of `Configuration` and no others; `without` and `mounts` may be absent.
 
     Raises: AgentError, which names the wrong member.
     """
-    _check_members("configure", params, Configuration._fields)
+    absent = _OPTIONAL - params.keys()
+    members = tuple(name for name in Configuration._fields if name not in absent)
+    _check_members("configure", params, members)
     confinement = given.group(params, "confinement")
     _check_members("confinement", confinement, Confinement._fields)
     return Configuration(
@@ -51,7 +58,14 @@ def parse(params: Message) -> Configuration:
         egress=given.flag(params, "egress"),
         variables=given.mapping(params, "variables"),
         consume=_consume(params),
+        without=tuple(given.texts(params, "without")) if "without" in params else (),
+        mounts=_flags(params) if "mounts" in params else {},
     )
+
+
+def _flags(params: Message) -> dict[str, int]:
+    flags = given.group(params, "mounts")
+    return {place: given.number(flags, place, 0, _MOST_FLAGS) for place in flags}
 
 
 def _workspace(params: Message) -> str:

@@ -1,10 +1,11 @@
 """What a kernel offers to confine commands, and what takes its place where it is missing. Pure.
 
 Agent, control plane and documentation use this one table. A substitute keeps the same promise.
-Without facility and substitute, sessions that need the facility are refused.
+Without facility and substitute, sessions that need the facility are refused, unless their level
+goes without it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 # For tests only: the kernel counts as lacking these facilities; names with commas between them.
@@ -58,8 +59,8 @@ UNKNOWN_KERNEL = Kernel(landlock=0, notification=False, undisturbed=False, mdwe=
 class Facility(NamedTuple):
     """One facility: what it decides, by what means, and since which kernel release.
 
-    `substitute` takes its place before that release. Without one, the sessions of `needed_by` are
-    refused.
+    `substitute` takes its place before that release, by means of the facility `substitute_needs`
+    if that is set. Without one, the sessions of `needed_by` are refused.
     """
 
     name: str
@@ -68,29 +69,37 @@ class Facility(NamedTuple):
     since: str
     substitute: str | None
     needed_by: str
+    substitute_needs: str | None = None
 
 
 class Means(NamedTuple):
-    """How one facility is provided: as preferred, by its substitute, or not at all."""
+    """How one facility is provided: as preferred, by its substitute, or not at all.
+
+    `lack` says why it is not preferred. `waived`: the level goes without it.
+    """
 
     facility: Facility
     preferred: bool
+    substituted: bool
+    lack: str
+    waived: bool
 
     @property
     def provided(self) -> bool:
         """Whether what the facility decides is decided."""
-        return self.preferred or self.facility.substitute is not None
+        return self.preferred or self.substituted
 
     @property
     def detail(self) -> str:
-        """What provides it, or what is refused without it."""
+        """What provides it, or what becomes of sessions without it."""
         facility = self.facility
         if self.preferred:
             return facility.means
-        before = f"kernel before {facility.since}"
-        if facility.substitute is None:
-            return f"nothing ({before}): {facility.needed_by} are refused"
-        return f"{facility.substitute} ({before})"
+        if self.substituted:
+            return f"{facility.substitute} ({self.lack})"
+        if self.waived:
+            return f"nothing ({self.lack}): the level goes without it"
+        return f"nothing ({self.lack}): {facility.needed_by} are refused"
 
 
 FACILITIES = (
@@ -148,15 +157,50 @@ FACILITIES = (
         means="Landlock scopes",
         since="6.12",
         substitute="the agent, which sends them; abstract sockets are not kept apart",
-        needed_by="no sessions",
+        needed_by="all sessions",
+        substitute_needs="notification",
     ),
 )
+# Not of the kernel: `noexec`, `nosuid` and `nodev` of mounts, which a runtime may lose.
+FLAGS = "flags"
+# What an operator's level may go without.
+WAIVABLE = ("notification", "paths", "scopes", FLAGS)
 _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
 
 
-def in_force(kernel: Kernel) -> list[Means]:
-    """By which means each facility is provided on this kernel, in the table's order."""
-    return [Means(each, kernel.has(each.name)) for each in FACILITIES]
+def in_force(
+    kernel: Kernel,
+    host: Kernel | None = None,
+    runtime: str | None = None,
+    waived: Collection[str] = (),
+) -> list[Means]:
+    """By which means each facility is provided on this kernel, in the table's order.
+
+    `kernel` is what a sandbox under `runtime` finds, if `host` has the facilities of its host: what
+    the host has and the sandbox lacks is the runtime's doing. `waived` names facilities that the
+    level goes without.
+    """
+    return [
+        Means(
+            each,
+            preferred=kernel.has(each.name),
+            substituted=_substituted(each, kernel),
+            lack=_lack(each, host, runtime),
+            waived=each.name in waived,
+        )
+        for each in FACILITIES
+    ]
+
+
+def _substituted(facility: Facility, kernel: Kernel) -> bool:
+    needs = facility.substitute_needs
+    return facility.substitute is not None and (needs is None or kernel.has(needs))
+
+
+def _lack(facility: Facility, host: Kernel | None, runtime: str | None) -> str:
+    if host is None or not host.has(facility.name):
+        return f"kernel before {facility.since}"
+    return "missing in its sandbox" if runtime is None else f"missing under the runtime {runtime}"
 
 
 def without(kernel: Kernel, names: Iterable[str]) -> Kernel:

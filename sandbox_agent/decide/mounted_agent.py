@@ -8,9 +8,11 @@ _LIBRARIES = f"{PLACE}/lib"
 PYTHON = (
     f"{_LIBRARIES}/loader",
     *("--inhibit-cache", "--library-path", _LIBRARIES),
-    *(f"{PLACE}/bin/python3", "-I", "-S"),
+    *(f"{PLACE}/bin/python3", "-I", "-S", "-X", "utf8"),
 )
 AGENT = (*PYTHON, PLACE)
+# With another value, its C library would read the image's files of locales.
+ENVIRONMENT = {"LC_ALL": "C"}
 # Where a container that copies the agent out of an image finds the empty directory.
 COPY = "/runtime"
 

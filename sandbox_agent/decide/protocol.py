@@ -290,6 +290,10 @@ class Configuration(NamedTuple):
     variables: dict[str, str] = {}
     # What the session may read; None: whatever its level permits.
     consume: Consume | None = None
+    # The facilities that the level goes without where the kernel lacks them.
+    without: tuple[str, ...] = ()
+    # The flags that mounts must have, as in `statvfs`, by their place: a runtime may lose them.
+    mounts: dict[str, int] = {}
 
 
 class Entry(NamedTuple):

@@ -96,10 +96,11 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
         os.close(profile.ruleset)
     if profile.mdwe:
         syscalls.deny_writable_code()
-    listens = profile.reads is None
     # An interrupted signal would be sent again.
-    undisturbed = listens and profile.undisturbed and profile.mark is not None
-    listener = seccomp.install(profile.machine, profile.code, listens, undisturbed=undisturbed)
+    undisturbed = profile.listened and profile.undisturbed and profile.mark is not None
+    listener = seccomp.install(
+        profile.machine, profile.code, profile.listened, undisturbed=undisturbed
+    )
     if listener is not None:
         socket.send_fds(agent, [guard_messages.LISTENER], [listener])
         os.close(listener)

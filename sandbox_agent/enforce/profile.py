@@ -59,6 +59,7 @@ class Profile(NamedTuple):
     executes; None means that nothing is reported. `reads` is for the broker of a session that may
     read its manifest's files only. `mark` is for signals what `cookie` is for executions; without
     `scoped`, they are reported. `undisturbed`: no signal interrupts a call that is reported.
+    `listened`: the agent is the listener of the filter.
     """
 
     machine: str
@@ -71,6 +72,7 @@ class Profile(NamedTuple):
     reads: Reads | None = None
     mark: tuple[int, int] | None = None
     undisturbed: bool = False
+    listened: bool = True
 
     def close(self) -> None:
         """Closes its rulesets: a guard has its own copies."""
@@ -140,7 +142,8 @@ def _build(
         configuration = configuration._replace(consume=consume)
     paths = _path_rights(configuration, kernel, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
-    mark = None if kernel.scopes else _cookie()
+    mark = None if kernel.scopes or not kernel.notification else _cookie()
+    listened = consume is None and kernel.notification
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
         unnamed_memory=not wanted.paths,
@@ -149,7 +152,8 @@ def _build(
         # The broker of a session with a manifest reports executions.
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
-        listened=consume is None,
+        listened=listened,
+        brokered=consume is not None,
         signals=mark,
         mdwe=kernel.mdwe,
         truncation=kernel.truncation or not paths.confined,
@@ -178,6 +182,7 @@ def _build(
         reads=reads,
         mark=mark,
         undisturbed=kernel.undisturbed,
+        listened=listened,
     )
 
 
@@ -185,7 +190,10 @@ def _check_kernel(kernel: Kernel, configuration: Configuration) -> None:
     """Raises: ConfinementError if the kernel lacks what the session needs."""
     wanted, consume = configuration.confinement, configuration.consume
     if not kernel.notification:
-        raise ConfinementError("the kernel has no system call filters with notification")
+        if "notification" not in configuration.without or wanted.record_execs or consume:
+            raise ConfinementError("the kernel has no system call filters with notification")
+        if not kernel.scopes and "scopes" not in configuration.without:
+            raise ConfinementError("the kernel has no means to keep signals apart")
     if consume is not None and not kernel.undisturbed:
         raise ConfinementError(
             "the kernel can't answer calls undisturbed: it must be 5.19 or later"

@@ -96,13 +96,13 @@ def _broken(programs: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _privileged() -> dict[str, Any]:
+def _privileged(top: str = "/") -> dict[str, Any]:
     """Files with setuid or setgid bits, which have no effect; and how far the search came."""
     found: list[str] = []
     count = entries = 0
     until = time.monotonic() + _SEARCH_SECONDS
-    device = os.stat("/").st_dev
-    waiting = ["/"]
+    device = os.stat(top).st_dev
+    waiting = [top]
     while waiting:
         for entry in _entries(waiting.pop()):
             entries += 1

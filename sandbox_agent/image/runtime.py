@@ -56,7 +56,9 @@ def _baseline(packaged: Path) -> str:
 def _copy_libraries(programs: list[Path], library: Path) -> None:
     """Copies the loader and the libraries that these files need, under the names they ask for."""
     directories = [each for each in default_directories() if "glibc-hwcaps" not in each]
-    waiting, seen = list(programs), set[str]()
+    # The C library loads this one by itself, when a thread ends.
+    waiting = [*programs, _copied("libgcc_s.so.1", directories, library)]
+    seen: set[str] = set()
     while waiting:
         path = waiting.pop()
         with path.open("rb") as file:

@@ -23,8 +23,11 @@ from images.errors import BuildError
 from images.inventory import Presence
 from images.recipes import Recipe
 from orchestrator.ground.check import Check, CheckStatus
+from orchestrator.ground.errors import ValidationError
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.access.keys import Role, digest
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.image_facts import VERSION, ImageFacts
 from orchestrator.settings.image_list import read_images
 from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
@@ -284,6 +287,61 @@ def test_the_list_of_images_is_edited(state_dir: Path, monkeypatch: pytest.Monke
     assert read_images(path) == ("paddock/dev:latest",)
     path.write_text("imagse = []")
     assert "imagse" in run("images", "add", "node").line
+
+
+def test_an_image_without_an_agent_is_checked(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str | None]] = []
+    problem: list[str] = []
+
+    async def check(name: str, *_: object) -> ImageFacts:
+        if problem:
+            raise ValidationError(problem[0])
+        return _facts(name)
+
+    monkeypatch.setattr(
+        images.foreign, "bring", lambda name, ref, _report: asked.append((name, ref))
+    )
+    monkeypatch.setattr(images.foreign, "is_ours", lambda _name: False)
+    monkeypatch.setattr(images.foreign, "check", check)
+    ended = run("images", "add", "tool:1", "example.org/team/tool:1")
+    assert ended.status == 0
+    assert asked == [("tool:1", "example.org/team/tool:1")]
+    assert "none of the programs of level low" in ended.out
+    assert re.search(r"^high +works$", ended.out, re.MULTILINE)
+    assert "no python3" in ended.err
+    assert read_images(state_dir / "images.toml") == ("tool:1",)
+    # It is checked again, also if it is on the list.
+    assert run("images", "add", "tool:1").status == 0
+    assert len(asked) == 2
+    problem.append("/opt is no directory")
+    ended = run("images", "add", "other:1")
+    assert (ended.status, "/opt is no directory" in ended.line) == (1, True)
+    assert read_images(state_dir / "images.toml") == ("tool:1",)
+    CheckedImages(state_dir).keep(_facts("tool:1"))
+    assert run("images", "remove", "tool:1").status == 0
+    assert CheckedImages(state_dir).named("tool:1") == []
+    monkeypatch.setenv("PADDOCK_IMAGE", "own:1")
+    assert "must be one of Paddock's" in run("images", "add", "own:1").line
+
+
+def _facts(name: str) -> ImageFacts:
+    return ImageFacts(
+        version=VERSION,
+        id="sha256:1",
+        names=[name],
+        architecture="",
+        size=1,
+        environment={},
+        volumes=[],
+        programs={},
+        broken={},
+        setuid=[],
+        setuid_count=0,
+        entries=1,
+        whole=True,
+    )
 
 
 def _missing(recipe: Recipe) -> Presence:

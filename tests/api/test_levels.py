@@ -50,7 +50,10 @@ async def test_it_is_listed_and_used(api: Api) -> None:
     assert [level["name"] for level in listed] == FOUR.split("|")
     build = listed[2]
     assert (build["rank"], build["risk_tier"], build["noexec"]) == (250, "low", True)
-    assert build["requires"] == {"landlock": 1, "seccomp": True, "mounts": True, "quota": False}
+    assert build["requires"] == {
+        **{"landlock": 1, "seccomp": True, "mounts": True, "quota": False},
+        "without": [],
+    }
     assert build["confinement"]["paths"] is True
 
     session = await api.session(permission_level="build")
@@ -199,7 +202,9 @@ async def test_what_the_sandbox_lacks_is_told_and_nothing_is_left(
     body = {"id": "weak", "permission_level": "low"}
     problem = await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
     assert problem["detail"] == (
-        f"level low can't be enforced in a sandbox of this engine: {reason}"
+        f"level low can't be enforced in a sandbox of this engine under its runtime {RUNTIME}: "
+        f"{reason}. Use another `runtime`, in the level's file or in PADDOCK_RUNTIME, or a level "
+        "whose `requires` goes `without` it"
     )
     await nothing_is_left(api)
     api.agents.said = {}
@@ -233,9 +238,11 @@ async def test_the_means_in_force_are_told(api: Api) -> None:
         "decides": "writable code",
         "preferred": False,
         "provided": True,
-        "detail": "the system call filter (kernel before 6.3)",
+        "detail": f"the system call filter (missing under the runtime {RUNTIME})",
     }
-    assert told["truncation"]["detail"] == "the system call filter (kernel before 6.2)"
+    assert told["truncation"]["detail"] == (
+        f"the system call filter (missing under the runtime {RUNTIME})"
+    )
     assert told["moves"] == {**told["moves"], "preferred": True, "detail": "Landlock"}
     assert "undisturbed" not in told  # it has no pack
     await api.call("DELETE", path)

@@ -1,16 +1,139 @@
 """Named snapshots over HTTP: whose they are, and what is refused."""
 
-from tests.api.conftest import OPERATOR_KEY, Api
+import sqlite3
+from functools import partial
+from typing import Any
+
+import pytest
+
+from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
+from paddock import NotFoundError, Paddock
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cli import run_beside
 
 SNAPSHOTS = "/api/snapshots"
+TIME = "2026-03-04T09:30:12.482113Z"
+
+
+async def kept(api: Api, *names: str, owner: str = "operator", **others: Any) -> None:
+    """Snapshots of sessions that ended."""
+    for number, name in enumerate(names):
+        members: dict[str, Any] = {"sha256": "0" * 64, "method": "copy", "ready": True, **others}
+        added = NamedSnapshot(
+            f"snap-{owner:0>12}{number:04}", owner, name, "box", "key", TIME, 9, 8, 7, **members
+        )
+        await api.plane.database.write(partial(snapshot_rows.add, snapshot=added))
+
+
+async def names(api: Api, key: str, query: str = "") -> list[tuple[str, str]]:
+    items = (await api.json("GET", SNAPSHOTS + query, key=key))["items"]
+    return [(item["key"], item["name"]) for item in items]
 
 
 async def test_a_workspace_without_an_image_has_none(api: Api) -> None:
     await api.session(key=OPERATOR_KEY, id="fix")
-    path = "/api/sessions/fix/snapshots"
-    problem = await api.problem(
-        409, "conflict", "POST", path, json={"name": "base"}, key=OPERATOR_KEY
+    for path, body in (("snapshots", {"name": "base"}), ("fork", {"count": 2})):
+        problem = await api.problem(
+            *(409, "conflict", "POST", f"/api/sessions/fix/{path}"), json=body, key=OPERATOR_KEY
+        )
+        assert "PADDOCK_WORKSPACE_QUOTA=image" in problem["detail"]
+    assert await names(api, OPERATOR_KEY) == []
+    assert [each.id for each in api.plane.sessions.registry.live] == ["fix"]
+    await kept(api, "base")
+    await api.problem(
+        *(409, "conflict", "POST", "/api/sessions"),
+        json={"id": "new", "permission_level": "low", "from_snapshot": "base"},
+        key=OPERATOR_KEY,
     )
-    assert "PADDOCK_WORKSPACE_QUOTA=image" in problem["detail"]
-    listed = await api.json("GET", SNAPSHOTS, key=OPERATOR_KEY)
-    assert listed == {"items": [], "next": None}
+    assert [each.id for each in api.plane.sessions.registry.live] == ["fix"]
+
+
+async def test_only_its_key_and_admins_see_it(api: Api) -> None:
+    await kept(api, "base", "more")
+    await kept(api, "base", owner="other")
+    assert await names(api, OPERATOR_KEY) == [("operator", "base"), ("operator", "more")]
+    assert await names(api, OPERATOR_KEY, "?key=other") == []
+    assert await names(api, OPERATOR_KEY, "?session=none") == []
+    assert len(await names(api, ADMIN_KEY)) == 3
+    first = await api.json("GET", f"{SNAPSHOTS}?limit=2", key=ADMIN_KEY)
+    rest = await names(api, ADMIN_KEY, f"?limit=2&cursor={first['next']}")
+    assert rest == [("other", "base")]
+    for method in ("GET", "DELETE"):
+        await api.problem(404, "not_found", method, f"{SNAPSHOTS}/more", key=OTHER_KEY)
+        path = f"{SNAPSHOTS}/base?key=operator"
+        await api.problem(404, "not_found", method, path, key=OTHER_KEY)
+    body = {"permission_level": "low", "from_snapshot": "more"}
+    await api.problem(404, "not_found", "POST", "/api/sessions", json=body, key=OTHER_KEY)
+    await api.session(key=OPERATOR_KEY, id="mine")
+    for path, sent in (("snapshots", {"name": "x"}), ("fork", {"count": 2})):
+        path = f"/api/sessions/mine/{path}"
+        await api.problem(404, "not_found", "POST", path, json=sent, key=OTHER_KEY)
+    await api.json("DELETE", f"{SNAPSHOTS}/base?key=other", key=ADMIN_KEY)
+    assert await names(api, OTHER_KEY) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("snapshots", {}, "name"),
+        ("snapshots", {"name": ""}, "name"),
+        ("snapshots", {"name": "a/b"}, "name"),
+        ("snapshots", {"name": "snap-0123456789abcdef"}, "name"),
+        ("snapshots", {"name": "x", "more": 1}, "more"),
+        ("fork", {}, "count"),
+        ("fork", {"count": 0}, "count"),
+        ("fork", {"count": 101}, "count"),
+        ("fork", {"count": "2"}, "count"),
+    ],
+)
+async def test_bad_input_names_its_member(
+    api: Api, path: str, body: dict[str, Any], field: str
+) -> None:
+    await api.session(id="box")
+    problem = await api.problem(
+        400, "validation_error", "POST", f"/api/sessions/box/{path}", json=body
+    )
+    assert problem["field"] == field
+
+
+async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await kept(api, "base", "more")
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        shown = await paddock.snapshots.get("base")
+        assert (shown.status, shown.frozen_ms, shown.stored_bytes) == ("ready", 0.0, 8)
+        assert [each.name for each in (await paddock.snapshots.list()).items] == ["base", "more"]
+        assert (await paddock.snapshots.remove(shown.id)).name == "base"
+        with pytest.raises(NotFoundError):
+            await paddock.snapshots.get("base")
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    assert "more" in (await run_beside("snapshots", "list")).out
+    assert "copy" in (await run_beside("snapshots", "show", "more", "--json")).out
+    assert (await run_beside("snapshots", "rm", "more")).status == 0
+    assert (await run_beside("snapshots", "show", "more")).status == 5
+    assert (await run_beside("fork", "nothing", "--count", "2")).status == 5
+
+
+async def test_a_start_forgets_what_has_no_file(api: Api) -> None:
+    await kept(api, "base")
+    await kept(api, "half", owner="other", ready=False, sha256=None, method=None)
+    shown = await api.json("GET", f"{SNAPSHOTS}/half?key=other", key=ADMIN_KEY)
+    assert (shown["status"], shown["frozen_ms"], shown["sha256"]) == ("taking", None, None)
+    await api.problem(409, "conflict", "DELETE", f"{SNAPSHOTS}/half", key=OTHER_KEY)
+    directory = api.plane.settings.snapshots_path
+    directory.mkdir()
+    (directory / "snap-0123456789abcdef.img").write_bytes(b"x")
+    await api.plane.named_snapshots.recover()
+    assert list(directory.iterdir()) == []
+
+    def rows(connection: sqlite3.Connection) -> list[NamedSnapshot]:
+        return snapshot_rows.all_of(connection)
+
+    assert await api.plane.database.read(rows) == []
+    found = await api.json("GET", "/api/audit?operation=snapshot.remove", key=ADMIN_KEY)
+    errors = {item["args"]["name"]: item["error"] for item in found["items"]}
+    assert errors == {
+        "base": "its file is gone",
+        "half": "the snapshot could not be taken: interrupted",
+    }

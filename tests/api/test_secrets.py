@@ -38,6 +38,7 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents, Play
+from tests.support.kernels import FULL_KERNEL
 from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
@@ -535,7 +536,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     again = await ControlPlane.open(settings, engine)
     try:
         (session,) = again.sessions.finder.list(ADMIN)
-        inspection = Inspection(measured, None, [], {})
+        inspection = Inspection(measured, None, [], {}, FULL_KERNEL)
         (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
         session.status = Status.ACTIVE  # as after a resume, before the agent answers

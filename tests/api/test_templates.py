@@ -1,5 +1,6 @@
 """Templates over HTTP, in the client and on the command line: shown, refused, and in what order."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from orchestrator.settings.settings import Settings
 from paddock import ConflictError
 from paddock.cli.exits import Status
+from paddock.cli.levels import complete_template
 from paddock.client import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
@@ -125,6 +127,7 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
     listed = await run_beside("templates", "list", "--format", "name,state")
     assert listed.out.split()[2:] == ["gone", "failed", "site", "failed"]
+    assert await asyncio.to_thread(complete_template, "s") == ["site"]
     shown = await run_beside("templates", "show", "site")
     assert ("mkdir build" in shown.out, failed.error[:40] in shown.out) == (True, True)
     for words in (

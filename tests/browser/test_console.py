@@ -67,7 +67,7 @@ async def test_text_of_a_sandbox_is_only_ever_text(console: Console, box: Box) -
 async def test_a_higher_level_is_confirmed(console: Console, control_plane: ControlPlane) -> None:
     box = await Box.create(control_plane, "low")
     await console.go(f"sessions/{box.session.id}/level")
-    for each in facilities_of(box.session) or ():
+    for each in facilities_of(box.session, control_plane.node.kernel) or ():
         await console.shows(each.detail)
     dialog = console.page.get_by_role("dialog")
     # Looking at the levels with the keyboard changes nothing.

@@ -1,12 +1,15 @@
 """Snapshots in the console: saved by one control plane's page, restored by another's."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, expect
 
+from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
 from orchestrator.state.requests import ExecRequest
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
@@ -95,3 +98,36 @@ async def test_a_session_moves_to_another_control_plane(
         await dialog.get_by_label("Snapshot", exact=True).set_input_files(given)
         await restore.click()
         await expect(dialog.get_by_role("alert")).to_contain_text("moving", timeout=PATIENCE_MS)
+
+
+async def test_named_snapshots_are_listed_and_removed_and_refusals_are_shown(
+    browser: Browser, served: ServedPlane
+) -> None:
+    session = await served.session(id="keeper", idle_timeout=1234, permission_level="medium")
+    kept = NamedSnapshot(
+        *("snap-0123456789abcdef", session.owner, "base", "keeper", session.key),
+        *("2026-03-04T09:30:12.482113Z", 9, 2048, 7),
+        *("copy", 0, "0" * 64, True),
+    )
+    await served.plane.database.write(partial(snapshot_rows.add, snapshot=kept))
+    async with opened(browser, served.address) as console:
+        await console.sign_in(KEY)
+        page, dialog = console.page, console.page.get_by_role("dialog")
+        console.expected += ("409",)
+        await console.go("sessions/keeper/activity")
+        await page.get_by_role("button", name="Keep files").click(timeout=PATIENCE_MS)
+        await expect(dialog.get_by_role("row", name="base")).to_be_visible(timeout=PATIENCE_MS)
+        assert await violations(page) == []
+        await dialog.get_by_label("Name", exact=True).fill("more")
+        await dialog.get_by_role("button", name="Keep a copy").click()
+        alert = dialog.get_by_role("alert")
+        await expect(alert).to_contain_text("PADDOCK_WORKSPACE_QUOTA", timeout=PATIENCE_MS)
+        await dialog.get_by_role("button", name="Remove base").click()
+        await expect(dialog).to_contain_text("There is no copy yet.", timeout=PATIENCE_MS)
+        await dialog.get_by_role("button", name="Cancel").click()
+        await page.get_by_role("button", name="Fork").click()
+        await dialog.get_by_label("Sessions").fill("2")
+        assert await violations(page) == []
+        await dialog.get_by_role("button", name="Fork").click()
+        await expect(alert).to_contain_text("PADDOCK_WORKSPACE_QUOTA", timeout=PATIENCE_MS)
+    assert await served.plane.named_snapshots.page(None, None, ("", ""), 10) == []

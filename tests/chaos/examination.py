@@ -3,13 +3,14 @@
 import asyncio
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from orchestrator.host.engine.base import LABEL_INSTANCE
-from tests.chaos.expected import Clients, Expected
+from tests.chaos.expected import FORKED, Clients, Expected
 from tests.chaos.record import examine_record
 from tests.support.leaks import (
     engine_client,
@@ -39,6 +40,7 @@ async def examine(clients: Clients) -> list[str]:
         if expected.purged == {True} and session in slots.values()
     ]
     live = {name: item for name, item in shown.items() if item["status"] in _LIVE}
+    found += await _forked(clients, live)
     found += [f"{name}: nobody knows it" for name in live if name not in clients.sessions]
     uids = int(clients.server.environment["PADDOCK_UID_BASE"])
     children = [child for item in live.values() for child in await _below(clients, item)]
@@ -54,6 +56,20 @@ async def examine(clients: Clients) -> list[str]:
         found += await _unhalved(clients, session, clients.sessions[session])
         found += await _usable(clients, session, clients.sessions[session])
     return found
+
+
+async def _forked(clients: Clients, live: dict[str, dict[str, Any]]) -> list[str]:
+    """Forks of which no client was told are all there, or none; takes them out and closes them."""
+    forks = [
+        item
+        for name, item in live.items()
+        if FORKED in item["labels"] and name not in clients.sessions
+    ]
+    told = Counter(item["labels"][FORKED] for item in forks)
+    for item in forks:
+        del live[item["id"]]
+        await clients.call("DELETE", f"/api/sessions/{item['id']}?purge=true")
+    return [f"{have} of {of} forks are there" for of, have in told.items() if have % int(of)]
 
 
 def _state(session: str, expected: Expected, shown: dict[str, Any] | None) -> Iterator[str]:
@@ -195,9 +211,12 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
     )
     shown = [name for name in slots.values() if not name.startswith("volume:")]
     found["links"] = (sorted(kept["links"]), sorted(shown))
+    found["snapshots"] = (_names(state_dir / "snapshots"), _snapshots(state_dir))
     for what, (there, wanted) in found.items():
         if there != wanted:
             yield f"{what}: {_difference(there, wanted)}"
+    if (rows := _unfinished(state_dir)) != 0:
+        yield f"{rows} snapshots are unfinished"
     if len(kept["loop devices"]) != len(slots):
         yield f"{len(kept['loop devices'])} loop devices of {len(slots)} slots"
     if networks(state_dir) and not any(_has_network(item) for item in live):
@@ -229,6 +248,26 @@ def _slots(state_dir: Path) -> dict[str, str]:
     """The ids of workspaces by their slots."""
     with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
         return dict(connection.execute("SELECT slot, id FROM workspaces").fetchall())
+
+
+def _unfinished(state_dir: Path) -> int:
+    """How many snapshots are not complete, or those of forks."""
+    with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
+        statement = "SELECT count(*) FROM snapshots WHERE ready = 0 OR name IS NULL"
+        return int(connection.execute(statement).fetchone()[0])
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory)) if directory.exists() else []
+
+
+def _snapshots(state_dir: Path) -> list[str]:
+    """The files of complete named snapshots; no others survive a start."""
+    with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
+        rows = connection.execute(
+            "SELECT id FROM snapshots WHERE ready = 1 AND name IS NOT NULL ORDER BY id"
+        )
+        return [f"{snapshot}.img" for (snapshot,) in rows]
 
 
 def _difference(there: list[str], wanted: list[str]) -> str:

@@ -9,6 +9,8 @@ import aiohttp
 
 from tests.support.server import Server
 
+# The label of a session that is forked, and of its forks: how many there are.
+FORKED = "forked"
 LIVE = frozenset({"active", "paused"})
 # The answer to a request that was not answered.
 _LOST: tuple[int, Any] = (0, {})

@@ -38,6 +38,8 @@ Report = Callable[[str], None]
 _STORM_SECONDS = 1.5
 # Sessions that keep the engine busy.
 _LOAD = 4
+# More than are prepared in a run.
+_TEMPLATES = 100
 # Descriptors that a control plane opens when it needs them first.
 _DESCRIPTORS = 12
 
@@ -144,6 +146,7 @@ async def _server(state_dir: Path, settings: dict[str, str]) -> AsyncIterator[Se
         "PADDOCK_MIN_FREE_DISK_BYTES": "0",
         VARIABLE: str(state_dir.with_name("dies-at")),
     }
+    environment["PADDOCK_TEMPLATES_DIR"] = str(_templates(state_dir.with_name("templates")))
     server = Server(state_dir, **environment, **settings)
     server.module = "tests.chaos.dying"
     await server.start()
@@ -152,6 +155,16 @@ async def _server(state_dir: Path, settings: dict[str, str]) -> AsyncIterator[Se
     finally:
         await server.stop()
         unmount_all(state_dir)
+
+
+def _templates(directory: Path) -> Path:
+    """A directory of templates that are all the same, so that there is one to prepare."""
+    directory.mkdir()
+    text = 'permission_level = "low"\nfiles = {seen = "seen"}\n'
+    text += 'setup = ["mkdir made", "mv seen made/seen"]\n'
+    for number in range(_TEMPLATES):
+        (directory / f"t{number}.toml").write_text(text)
+    return directory
 
 
 async def _settled(clients: Clients, level: str) -> None:
@@ -280,6 +293,10 @@ async def _end(clients: Clients, done: Chaos, descriptors: int) -> None:
         await clients.server.ok("DELETE", f"/api/sessions/{session}?purge=true")
     for volume in (await clients.server.ok("GET", "/api/volumes?limit=1000"))["items"]:
         await clients.server.ok("DELETE", f"/api/volumes/{volume['name']}")
+    for snapshot in (await clients.server.ok("GET", "/api/snapshots?limit=1000"))["items"]:
+        await clients.server.ok(
+            "DELETE", f"/api/snapshots/{snapshot['name']}?key={snapshot['key']}"
+        )
     process, state_dir = psutil.Process(clients.server.pid), clients.server.state_dir
     now = await asyncio.to_thread(process.num_fds)
     if now > descriptors + _DESCRIPTORS:

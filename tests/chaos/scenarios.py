@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.chaos.expected import LIVE, Clients
+from tests.chaos.expected import FORKED, LIVE, Clients, Expected
 
 # A scenario gets the ids of two sessions that nothing else uses: one to create, and one at high.
 Scenario = Callable[[Clients, str, str], Awaitable[object]]
@@ -175,6 +175,44 @@ async def volume(clients: Clients, new: str, idle: str) -> None:
     await clients.call("DELETE", f"/api/volumes/{name}")
 
 
+async def snapshot(clients: Clients, new: str, idle: str) -> None:
+    """Takes snapshots of a session that writes, begins another one as the second, removes both."""
+    writes = "echo seen > seen; while :; do echo more >> more; sync more; done"
+    body: dict[str, Any] = {"argv": ["sh", "-c", writes], "background": True}
+    await clients.call("POST", f"/api/sessions/{idle}/exec", body)
+    names = [f"{each}-{new}" for each in ("first", "second")]
+    for name in names:
+        await clients.call("POST", f"/api/sessions/{idle}/snapshots", {"name": name})
+    if await clients.create(new, "low", from_snapshot=names[-1]):
+        clients.sessions[new].files = {"seen": {b"seen\n"}}
+    for name in names:
+        await clients.call("DELETE", f"/api/snapshots/{name}")
+
+
+async def fork(clients: Clients, new: str, idle: str) -> None:
+    """Makes three sessions of one, and closes them."""
+    if not await clients.create(new, "low", labels={FORKED: "3"}):
+        return
+    status, forks = await clients.call("POST", f"/api/sessions/{new}/fork", {"count": 3})
+    assert status in (0, 201, 502, 503), forks
+    ids = [each["id"] for each in forks["sessions"]] if status == 201 else []
+    clients.sessions |= {each: Expected(level={"low"}, known=True) for each in ids}
+    for each in ids:
+        await clients.change(each, "DELETE", "", meanwhile=LIVE, status="completed")
+        await clients.change(each, "DELETE", "?purge=true", purged=True)
+
+
+async def template(clients: Clients, new: str, idle: str) -> None:
+    """Begins a session with a template that was never prepared, and another one with the same."""
+    status, listed = await clients.call("GET", "/api/templates")
+    if status != 200:
+        return
+    name = next(each["name"] for each in listed["items"] if each["state"] == "unbuilt")
+    for session in (new, f"{new}-again"):
+        if await clients.create(session, "low", template=name):
+            clients.sessions[session].files = {"made/seen": {b"seen"}}
+
+
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
@@ -194,4 +232,7 @@ SCENARIOS: dict[str, Scenario] = {
     "close": close,
     "purge": close,
     "volume": volume,
+    "snapshot": snapshot,
+    "fork": fork,
+    "template": template,
 }

@@ -22,6 +22,11 @@ KILLS = [
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.VOLUME_MADE),
+    Kill(FaultPoint.SNAPSHOT_FROZEN),
+    Kill(FaultPoint.SNAPSHOT_FORGOTTEN),
+    Kill(FaultPoint.FORK_STARTED),
+    Kill(FaultPoint.TEMPLATE_RAN),
+    Kill(FaultPoint.TEMPLATE_TAKEN),
     Kill(FaultPoint.START_SWEPT),
 ]
 

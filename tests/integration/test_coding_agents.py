@@ -47,9 +47,13 @@ _COMMANDS = (
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The engine keeps its layers: only the agent's code is new in the next run."""
+    """Without what `dev` has, which `make agents` builds.
+
+    The engine keeps its layers: only the sandbox's own programs are new in the next run.
+    """
     name = f"paddock/mini-swe-agent:test-{secrets.token_hex(4)}"
-    build(name, recipe=find_recipe("mini-swe-agent"), report=lambda _line: None)
+    recipe = find_recipe("mini-swe-agent")._replace(more_packages=("python3-pip", "python3-venv"))
+    build(name, recipe=recipe, report=lambda _line: None)
     yield name
     with closing(docker.APIClient(version="auto")) as client:
         client.remove_image(name, noprune=True)
@@ -137,3 +141,11 @@ async def test_an_agent_s_work_is_a_proposal_and_its_key_stays_outside(
     assert "OPENAI_API_KEY=paddock:openai" in seen
     assert "no rule allows example.org" in seen or "response 403" in seen
     assert _KEY not in seen + output
+    told = await server.ok("GET", "/api/sessions/fix/audit?operation=egress.request&limit=100")
+    passed = [each["args"] for each in told["items"] if each["decision"] == "allow"]
+    asked = [args for args in passed if args.get("secrets")]
+    assert [args["secrets"] for args in asked] == [["openai"]] * len(_COMMANDS)
+    assert {args["host"] for args in passed} == {HOST}
+    assert "example.org" in [
+        each["args"]["host"] for each in told["items"] if each["decision"] == "deny"
+    ]

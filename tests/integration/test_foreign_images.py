@@ -136,6 +136,11 @@ async def test_an_image_decides_nothing_about_its_agent(foreign: Foreign) -> Non
     assert kinds["/tmp"] == kinds["/data"] == kinds["/data/below"] == "tmpfs"
     environment = box.agent().environ().keys()
     assert not {"LD_PRELOAD", "GREETING", "http_proxy"} & environment
+    # No library, and no other file of the image, is in its memory.
+    maps = Path(f"/proc/{box.agent().pid}/maps").read_text().splitlines()
+    files = {line.split(maxsplit=5)[5] for line in maps if "/" in line}
+    assert len(files) > 5
+    assert all(file.startswith("/opt/paddock/") for file in files), files
     # A setuid bit has no effect.
     assert (await box.run("set")).stdout.strip() == str(box.uid)
 

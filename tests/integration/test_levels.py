@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import (
     EngineUnavailableError,
     PermissionDeniedError,
@@ -25,7 +26,7 @@ from orchestrator.state.terms import Terms
 from tests.support import lesser_agent
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
-from tests.support.plane import opened, readiness
+from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -178,7 +179,7 @@ async def test_a_sandbox_that_can_not_enforce_its_level_is_refused(
 ) -> None:
     before = left_behind(plane.settings.state_dir)
     request = NewSession(id="refused", permission_level="low", terms=Terms(image=lesser_image))
-    with pytest.raises(UnmetError, match="in a sandbox of this engine: needs Landlock version 1"):
+    with pytest.raises(UnmetError, match="under its runtime runc: needs Landlock version 1"):
         await plane.sessions.create(TESTER, request)
     assert left_behind(plane.settings.state_dir) == before
     assert plane.sessions.registry.get("refused") is None
@@ -218,13 +219,10 @@ async def test_a_session_can_be_moved_to_a_level_that_needs_less(
 
 
 async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
-    async with opened(image=sandbox_image, runtime="no-such-runtime") as plane:
-        with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
-            await plane.sessions.create(TESTER, NewSession(permission_level="low"))
-        assert left_behind(plane.settings.state_dir) == NOTHING
-        check = (await readiness(plane))["engine"]
-        assert not check.ok
-        assert "no runtime no-such-runtime" in check.detail
+    told = r"PADDOCK_RUNTIME: the engine has no runtime no-such-runtime, only .*\brunc\b"
+    with pytest.raises(ConfigError, match=told):
+        async with opened(image=sandbox_image, runtime="no-such-runtime"):
+            pass
 
 
 async def test_a_container_tells_what_a_sandbox_has(

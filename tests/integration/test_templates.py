@@ -144,6 +144,18 @@ async def test_a_failing_command_shows_what_it_printed(plane: ControlPlane) -> N
     assert not [each for each in plane.sessions.registry.live if each.owner == PREPARER.name]
 
 
+async def test_a_refused_command_is_no_refusal_of_the_request(
+    plane: ControlPlane, directory: Path
+) -> None:
+    (directory / "refused.toml").write_text('permission_level = "low"\nsetup = ["curl x | cat"]')
+    await plane.reload.look()
+    with pytest.raises(ConflictError, match=r"'curl x \| cat' was refused: "):
+        await plane.templates.prepared(TESTER, "refused", NewSession())
+    shown = await plane.templates.show("refused")
+    assert shown.failure is not None
+    assert (shown.failure.command, shown.failure.exit_code) == ("curl x | cat", None)
+
+
 async def test_any_key_has_them_within_its_own_quota(plane: ControlPlane) -> None:
     ci = Principal("ci", Role.OPERATOR)
     request = await plane.templates.prepared(ci, "site", NewSession())

@@ -1,11 +1,11 @@
 """A host of which everything is told, for unit tests of what is on it."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.base import Bind, Engine
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.base import Gauged, Load, Look, Node, Resources
 from orchestrator.host.node.container_kill import FirstProcess
@@ -18,6 +18,7 @@ from orchestrator.host.node.sockets import (
     listening_for_questions,
 )
 from orchestrator.host.workspace.storage import Storage
+from sandbox_agent.decide.facilities import Kernel
 from tests.support.kernels import FULL_KERNEL
 
 GIB = 1024**3
@@ -38,6 +39,7 @@ class FakeNode(Node):
         self.shown: dict[str, Measured] = {}
         self.killed: list[tuple[str, bool]] = []
         self.hangs = False
+        self.flags: dict[str, int] = {}
         # What containers use, and the time of the latest look at them.
         self.uses: dict[str, Usage] = {}
         self.seconds = 0.0
@@ -49,6 +51,10 @@ class FakeNode(Node):
     @property
     def storage(self) -> Storage:
         return cast(Storage, cast(Any, self._storage))
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.offers.kernel
 
     async def facts(self) -> Facts:
         return self.offers
@@ -71,6 +77,9 @@ class FakeNode(Node):
 
     def listen_for_ports(self, directory: Path) -> socket.socket:
         return listening_for_ports(directory)
+
+    async def keep_flags(self, first: FirstProcess | None, binds: Sequence[Bind]) -> dict[str, int]:
+        return self.flags
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         self._answer()

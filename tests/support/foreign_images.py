@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import docker
+import pytest
 
 from tests.support.limits import PROGRAM_SECONDS
 
@@ -68,7 +69,8 @@ def busybox() -> Root:
     """A static busybox and links to it, and nothing else: no directory but /bin."""
     root = Root()
     found = shutil.which("busybox")
-    assert found is not None, "`make test` installs busybox-static"
+    if found is None:
+        pytest.skip("this host has no busybox: scripts/foreign.sh")
     root.copy("bin/busybox", Path(found))
     for name in APPLETS:
         root.link(f"bin/{name}", "busybox")
@@ -85,7 +87,8 @@ __attribute__((force_align_arg_pointer)) void begin(void) { puts("from musl"); e
 def musl(directory: Path) -> Root:
     """A busybox, and a program that needs the loader of musl, the image's only C library."""
     loader = next(Path("/lib").glob("ld-musl-*.so.1"), None)
-    assert loader is not None, "`make test` installs musl"
+    if loader is None:
+        pytest.skip("this host has no musl: scripts/foreign.sh")
     source, target = directory / "hello.c", directory / "hello"
     source.write_text(_HELLO)
     subprocess.run(

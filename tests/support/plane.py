@@ -88,6 +88,9 @@ async def clear(plane: ControlPlane) -> None:
     assert left == NOTHING, left
     for shown in await plane.volumes.page(None, ("", ""), 1000):
         await plane.volumes.remove(TESTER, shown.volume.owner, shown.volume.name)
+    for kept in await plane.named_snapshots.page(None, None, ("", ""), 1000):
+        await plane.named_snapshots.remove(TESTER, kept.snapshot.owner, kept.snapshot.id)
+    assert not any(plane.settings.snapshots_path.glob("*"))
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
 

@@ -40,8 +40,9 @@ class Server:
         self._directory = directory
         self._port = _free_port()
         # Of the next start. Tests of another worker may run others: the same uids would be their
-        # processes.
-        self.environment = {"PADDOCK_UID_BASE": str(uid_base()), **environment}
+        # processes. The larger default images of levels are not built for tests.
+        usual = {"PADDOCK_UID_BASE": str(uid_base()), "PADDOCK_LEVEL_IMAGES": "{}"}
+        self.environment = {**usual, **environment}
         # The module that is run.
         self.module = module
         # Its output up to its last end.

@@ -35,6 +35,7 @@ CONFIGURATION = Configuration(
     volumes=("/data",),
 )
 MESSAGE: Message = {**CONFIGURATION._asdict(), "confinement": CONFIGURATION.confinement._asdict()}
+del MESSAGE["without"], MESSAGE["mounts"]  # they have nothing
 MESSAGE["writable"] = list(CONFIGURATION.writable)
 MESSAGE["volumes"] = list(CONFIGURATION.volumes)
 REFUSED = 3
@@ -122,6 +123,8 @@ CONSUMING = {name: list(v) if isinstance(v, tuple) else v for name, v in CONSUME
 
 def test_it_knows_what_it_was_told() -> None:
     assert parse(MESSAGE) == CONFIGURATION
+    loose = {**MESSAGE, "without": ["notification"], "mounts": {"/tmp": 8}}
+    assert parse(loose) == CONFIGURATION._replace(without=("notification",), mounts={"/tmp": 8})
     assert parse({**MESSAGE, "consume": CONSUMING}) == CONFIGURATION._replace(consume=CONSUME)
     with pytest.raises(AgentError, match="digests must be as many as entries"):
         parse({**MESSAGE, "consume": {**CONSUMING, "digests": []}})
@@ -141,6 +144,8 @@ WRONG: dict[str, list[Any]] = {
     "confinement": [None, [], {}, {**MESSAGE["confinement"], "paths": 1}],
     "level": [None, 1],
     "surplus": [1],
+    "without": [None, "x", [1]],
+    "mounts": [None, [], {"/tmp": "8"}, {"/tmp": -1}, {"/tmp": True}],
     "consume": [
         {},
         [],
@@ -165,7 +170,7 @@ def test_a_wrong_one_ends_the_agent(
     assert told.ask("stats", {}) == "conflict"
 
 
-@pytest.mark.parametrize("name", [*Configuration._fields, *Confinement._fields])
+@pytest.mark.parametrize("name", [*MESSAGE, *Confinement._fields])
 def test_a_member_that_is_missing_ends_the_agent(told: Told, name: str) -> None:
     confinement = {key: value for key, value in MESSAGE["confinement"].items() if key != name}
     message = {key: value for key, value in MESSAGE.items() if key != name}

@@ -141,7 +141,8 @@ def test_a_runtime_of_the_engine() -> None:
     assert status(engine_check(info, "io.containerd.runsc.v1")) == "ok"
     check = engine_check(info, "kata")
     assert status(check) == "failure"
-    assert check.detail == "version 24.0.7, cgroup 2, has no runtime kata, only runc, runsc"
+    told = "version 24.0.7, cgroup 2: the engine has no runtime kata, only runc, runsc"
+    assert check.detail == told
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,8 @@ def test_default_images_of_levels() -> None:
     assert missing.status == "ok"
     assert "sessions get another image" in missing.detail
     assert "`paddock images build dev`" in missing.detail
+    added = level_images_check({"low": own}, {own: Image("sha256:2", {})})
+    assert (added.status, added.detail) == ("ok", f"low: {own}")
     foreign = level_images_check({"high": dev, "low": own}, {dev: current})
     assert foreign.status == "warning"
     assert foreign.detail.startswith(f"{own}, the default of low,")

@@ -87,7 +87,8 @@ def test_no_open_truncates_without_the_right_to_write(machine: str, name: str, a
             assert truncates_unseen(flags)
             assert asked(NEW, flags) == ALLOW
             # A broker opens the file itself, and tells what is missed.
-            assert asked(OLD._replace(listened=False), flags) == ALLOW
+            assert asked(OLD._replace(listened=False, brokered=True), flags) == ALLOW
+            assert asked(OLD._replace(listened=False), flags) == errno.EACCES
     for flags in (
         *(os.O_RDONLY, os.O_RDWR, os.O_ACCMODE, os.O_CREAT | os.O_WRONLY),
         *(os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_TRUNC | os.O_CREAT, os.O_PATH | os.O_TRUNC),

@@ -96,6 +96,33 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("commands = [", 'commands = "all"\n_ = [', 4, 'commands: must be a list, or "any"'),
         ('"LANG"', '"*"', 10, "environment.0: must match pattern"),
         ('"LANG"', '"LANG", "LANG"', 10, "environment.1: LANG is in the list twice"),
+        ("rank = 100", 'runtime = "a b"\nrank = 100', 2, "runtime: must match pattern"),
+        (
+            "mounts = true",
+            'mounts = true\nwithout = ["mdwe"]',
+            18,
+            "requires.without.0: must be no",
+        ),
+        (
+            *("mounts = true", 'mounts = true\nwithout = ["paths"]', 18),
+            "requires.without: can't name paths with confinement.paths",
+        ),
+        (
+            *("mounts = true", 'mounts = true\nwithout = ["notification"]', 18),
+            "requires.without: can name notification only with confinement.record_execs = false",
+        ),
+        (
+            *("mounts = true", 'mounts = true\nwithout = ["flags"]', 18),
+            "requires.without: can name flags only with noexec = false",
+        ),
+        (
+            *("mounts = true", 'mounts = true\nwithout = ["scopes"]', 18),
+            "requires.without: low goes without nothing: give this level another name",
+        ),
+        (
+            *("mounts = true", 'mounts = true\nwithout = ["scopes", "scopes"]', 18),
+            "requires.without.1: scopes is in the list twice",
+        ),
         ("rank = 100", "images = []\nrank = 100", 2, "images: must have at least 1 item"),
         ("rank = 100", 'images = ["a b"]\nrank = 100', 2, "images.0: must match pattern"),
         ("rank = 100", 'images = ["a", "a"]\nrank = 100', 2, "images.1: a is in the list twice"),

@@ -17,6 +17,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Container, ContainerState, Image
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.link.listener import Listener
 from orchestrator.host.node.sockets import listening
 from orchestrator.host.workspace import mounts
@@ -373,7 +374,7 @@ async def test_a_paused_agent_is_adopted_without_a_hello(
 
 
 async def test_images_of_others_are_refused(engine: FakeEngine, tmp_path: Path) -> None:
-    suitability = Suitability(engine, cast(Any, None), CheckedImages(tmp_path))
+    suitability = Suitability(engine, cast(Any, None), CheckedImages(tmp_path), Runtimes(None))
     assert (await suitability.image_id("ours")).startswith("sha256:")
     with pytest.raises(
         ValidationError,

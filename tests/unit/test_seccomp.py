@@ -167,7 +167,12 @@ def test_a_thread_s_number_is_reported(machine: str) -> None:
         assert decide(machine, STRICT, call, *caller) == ALLOW, call
         assert decide(machine, STRICT, call, *other) == NOTIFY, call
         # The kernel asks the listener of one filter only, and that is a broker's.
-        assert decide(machine, STRICT._replace(listened=False), call, *other) == ALLOW, call
+        brokered = STRICT._replace(listened=False, brokered=True)
+        assert decide(machine, brokered, call, *other) == ALLOW, call
+        # Nobody is there to ask.
+        alone = STRICT._replace(listened=False)
+        assert decide(machine, alone, call, *caller) == ALLOW, call
+        assert decide(machine, alone, call, *other) == errno.EPERM, call
         assert decision(watched, machine, call, *caller) == ALLOW, call
         assert decision(watched, machine, call, *other) == NOTIFY, call
 

@@ -19,6 +19,7 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.record.audit.anchoring import Anchoring
 from orchestrator.record.audit.archiving import Archiving
+from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.watcher import Watcher
@@ -34,6 +35,7 @@ ROUNDS = {
     TaskName.POLICY: (Reload, "look"),
     TaskName.SCRUBBER: (Database, "scrub"),
     TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
+    TaskName.SNAPSHOTS: (NamedSnapshots, "remove_taken_before"),
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
@@ -55,6 +57,7 @@ def settings(tmp_path: Path) -> Settings:
         min_free_disk_bytes=0,
         workspace_quota="none",
         workspace_retention=3600,
+        snapshot_retention=3600,
         audit_retention=3600,
         anchor=AnchorSettings(file=tmp_path / "anchors", interval=3600),
         warm_sandboxes=1,

@@ -6,7 +6,12 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from orchestrator.ground.errors import CapacityExhaustedError, SandboxUnavailableError
+from orchestrator.ground.errors import (
+    CapacityExhaustedError,
+    ConflictError,
+    SandboxUnavailableError,
+    ValidationError,
+)
 from orchestrator.ground.events import EventDraft
 from orchestrator.operate.templates.preparation import PREPARER, TemplateVersion
 from orchestrator.operate.templates.templates import Templates
@@ -148,6 +153,14 @@ async def test_what_was_no_commands_fault_is_tried_again() -> None:
     host.error = None
     await made.prepared(TESTER, "site", NewSession())
     assert (await made.show("site")).state == "built"
+
+
+async def test_a_mistake_of_the_operators_is_not_the_requests() -> None:
+    host = _Host(error=ValidationError("env.A is not allowed at low", field="env"))
+    host.go.set()
+    with pytest.raises(ConflictError, match="site could not be prepared: env") as refused:
+        await templates(host).prepared(TESTER, "site", NewSession())
+    assert "field" not in refused.value.fields
 
 
 async def test_a_close_ends_a_preparation() -> None:

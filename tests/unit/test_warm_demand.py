@@ -119,4 +119,5 @@ def test_a_workspace_s_device_and_the_operator_s_mounts_are_not_known_ahead() ->
     assert can_wait(low)
     assert not can_wait(replace(low, rates=replace(low.rates, disk_read=1)))
     assert can_wait(replace(low, rates=replace(low.rates, network_send=1)))
+    assert not can_wait(replace(low, runtime="crun"))
     assert not can_wait(replace(low, mounts=("data",)))

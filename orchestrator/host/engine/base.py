@@ -127,6 +127,8 @@ class Container:
     limits: dict[str, float] = field(default_factory=dict)
     # The host pid of its first process; None if it does not run (and in lists).
     pid: int | None = None
+    # The engine's name of its runtime; None in lists.
+    runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,9 @@ class EngineInfo:
     userns_remap: bool
     # The limits that this engine's kernel can't set: cpus, memory, swap, pids.
     unlimited: tuple[str, ...] = ()
-    # The configured runtimes.
+    # The configured runtimes, and the one of containers that name none.
     runtimes: tuple[str, ...] = ()
+    default_runtime: str | None = None
     # Whether it confines containers by AppArmor.
     apparmor: bool = False
     # Whether it labels containers for SELinux, which then may use labelled files only.

@@ -38,6 +38,7 @@ def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
         userns_remap="userns" in options,
         unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
         runtimes=tuple(sorted(raw.get("Runtimes") or {})),
+        default_runtime=raw.get("DefaultRuntime") or None,
         apparmor="apparmor" in options,
         selinux="selinux" in options,
         podman=any(
@@ -96,6 +97,7 @@ def inspected(raw: dict[str, Any]) -> Container:
         oom_killed=bool(state.get("OOMKilled")),
         limits=_limits(raw["HostConfig"]),
         pid=state.get("Pid") or None,
+        runtime=raw["HostConfig"].get("Runtime") or None,
     )
 
 

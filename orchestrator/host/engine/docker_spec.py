@@ -13,7 +13,7 @@ from orchestrator.host.engine.base import (
     SandboxSpec,
 )
 from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
-from sandbox_agent.decide.mounted_agent import PLACE
+from sandbox_agent.decide.mounted_agent import ENVIRONMENT, PLACE
 from sandbox_agent.decide.protocol import HOST_NAME
 
 # The kernel's default scheduling period, in microseconds.
@@ -68,12 +68,14 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
 
 def overridden(agent: MountedAgent) -> dict[str, Any]:
     """What replaces the image's own entry point, user, directory, environment and health check."""
+    unset = (name for name in agent.unset if name not in ENVIRONMENT)
     return {
         "Entrypoint": list(agent.command),
         "Cmd": [],
         "User": "0:0",
         "WorkingDir": "/",
-        "Env": list(agent.unset),  # a name without a value is taken away
+        # A name without a value is taken away.
+        "Env": [*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *unset],
         "Healthcheck": {"Test": ["NONE"]},
     }
 
@@ -119,8 +121,8 @@ def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnava
     if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
         return None
     return EngineUnavailableError(
-        f"the container engine has no runtime {runtime}: configure it there, or set "
-        "PADDOCK_RUNTIME to another"
+        f"the container engine has no runtime {runtime}: configure it there, or name another in "
+        "the level's file or in PADDOCK_RUNTIME"
     )
 
 

@@ -48,7 +48,13 @@ class FakeEngine(Engine):
         self.calls: list[str] = []
         self.open_network = False
         self.sandbox_kernel = Kernel(landlock=7, notification=True, undisturbed=True, mdwe=True)
-        self.described = EngineInfo("fake", "2", rootless=False, userns_remap=False)
+        self.described = EngineInfo(
+            *("fake", "2"),
+            rootless=False,
+            userns_remap=False,
+            runtimes=("runc",),
+            default_runtime="runc",
+        )
         self.closed = False
         # What it finds when it looks into an image.
         self.found: dict[str, Any] = {}
@@ -155,6 +161,7 @@ class FakeEngine(Engine):
                 "memory_bytes": limits.memory_bytes,
                 "pids": limits.pids,
             },
+            runtime=spec.runtime or self.described.default_runtime,
         )
         try:
             if self._on_start:

@@ -1,16 +1,17 @@
 """The interface to a host that runs sandboxes; nothing else examines the host."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.base import Bind, Engine
 from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.storage import Storage
+from sandbox_agent.decide.facilities import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,10 @@ class Node(Host, Protocol):
         """The engine that creates its containers."""
 
     @property
+    def kernel(self) -> Kernel:
+        """The facilities of its kernel, outside of any runtime."""
+
+    @property
     def storage(self) -> Storage:
         """The storage of its workspaces."""
 
@@ -83,6 +88,13 @@ class Node(Host, Protocol):
 
     def listen_for_questions(self, directory: Path, uid: int) -> socket.socket:
         """The socket to which a session's commands, with that uid, connect. Raises: OSError."""
+
+    async def keep_flags(self, first: FirstProcess | None, binds: Sequence[Bind]) -> dict[str, int]:
+        """The flags that each of a container's mounts must have inside, as in `statvfs`.
+
+        Sets them, where its runtime is known to this host only by its `first` process. Raises:
+        OSError, TimeoutError if a disk does not answer.
+        """
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """The facts about a container's first process, the host's `pid`; None: not visible.

@@ -49,6 +49,14 @@ def first_process(container_id: str, pid: int, host: HostPaths) -> FirstProcess 
     return FirstProcess(pid, started, tuple(groups_of(container_id, paths, host)))
 
 
+def is_there(first: FirstProcess, host: HostPaths) -> bool:
+    """Whether it still runs: no other process has got its number."""
+    try:
+        return _started(first.pid, host) == first.started
+    except (OSError, ValueError):
+        return False
+
+
 def kill_all(
     container_id: str,
     first: FirstProcess | None,

@@ -9,6 +9,7 @@ from orchestrator.host.node.mounts import check_mounts
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.throttle import can_throttle
 from orchestrator.host.workspace.quota import Choice, Quota
+from sandbox_agent.decide.facilities import Kernel
 
 # For a test mount: a hung file system must not hang a creation.
 _SECONDS = 10.0
@@ -38,8 +39,14 @@ class LocalHost:
         self._quota = quota.quota is not Quota.NONE
         # A rate applies to a device, which the workspace must not share.
         self._image = quota.quota is Quota.IMAGE
+        self._kernel = kernel_facts()
         self._facts: Facts | None = None
         self._threads = Threads("mounts that are tried", 2)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The facilities of the kernel."""
+        return self._kernel.kernel
 
     async def facts(self) -> Facts:
         """The present facts; if the check does not finish in time, mounts count as missing."""
@@ -53,7 +60,7 @@ class LocalHost:
         except TimeoutError:
             mounts = False
         return facts_of(
-            kernel_facts(),
+            self._kernel,
             mounts=mounts,
             quota=self._quota,
             throttle=self._image and can_throttle(),

@@ -3,17 +3,18 @@
 import asyncio
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from orchestrator.ground.threads import Threads
-from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.base import Bind, Engine
 from orchestrator.host.node.base import Gauged, Load, Look, Resources
-from orchestrator.host.node.container_kill import FirstProcess, first_process, kill_all
+from orchestrator.host.node.container_kill import FirstProcess, first_process, is_there, kill_all
 from orchestrator.host.node.control_groups import HostPaths, this_host
 from orchestrator.host.node.host import LocalHost
+from orchestrator.host.node.mount_flags import flags_of, restore
 from orchestrator.host.node.processes import Earlier, measure
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.resources import gauge, load, resources
@@ -33,11 +34,13 @@ _KILL_SECONDS = 5.0
 _RESOURCE_SECONDS = 5.0
 _LOOK_SECONDS = 5.0
 _GAUGE_SECONDS = 5.0
+_FLAGS_SECONDS = 30.0
 # Concurrent calls of each kind.
 _MOST_MEASURES = 8
 _MOST_KILLS = 16
 _MOST_RESOURCES = 4
 _MOST_LOOKS = 8
+_MOST_FLAGS = 4
 
 
 class LocalNode:
@@ -48,11 +51,13 @@ class LocalNode:
         self.storage = storage
         self._state_dir = state_dir
         self._host = LocalHost(state_dir, storage.choice)
+        self.kernel = self._host.kernel
         self._paths = this_host()
         self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
         self._gauges = Threads("what all sandboxes use", 1)
         self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
         self._kills = Threads("processes that are killed", _MOST_KILLS)
+        self._flags = Threads("flags of mounts in sandboxes", _MOST_FLAGS)
         self._resources = Threads("memory and disk of the host", _MOST_RESOURCES)
 
     @classmethod
@@ -94,6 +99,18 @@ class LocalNode:
     def listen_for_questions(self, directory: Path, uid: int) -> socket.socket:
         """See `Node`."""
         return listening_for_questions(directory, uid)
+
+    async def keep_flags(self, first: FirstProcess | None, binds: Sequence[Bind]) -> dict[str, int]:
+        """See `Node`."""
+
+        def keep() -> dict[str, int]:
+            flags = flags_of(binds)
+            if first is not None:
+                namespace = f"{self._paths.proc}/{first.pid}/ns/mnt"
+                restore(namespace, flags, partial(is_there, first, self._paths))
+            return flags
+
+        return await self._flags.call(keep, _FLAGS_SECONDS)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """See `Node`."""

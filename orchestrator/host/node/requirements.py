@@ -18,6 +18,8 @@ class Requirements:
     seccomp: bool  # system call filters and their notification
     mounts: bool  # workspaces mounted with their own flags
     quota: bool  # workspaces that can't exceed their size
+    # The facilities of `facilities.WAIVABLE` that kernel and runtime may lack.
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,14 @@ def unmet(
         reasons.append("needs a kernel of 5.19 or later for a pack: no signal disturbs its reads")
     if packed and not kernel.paths:
         reasons.append("needs Landlock for a pack, but found none")
-    if kernel.landlock < needed.landlock:
+    if kernel.landlock < needed.landlock and "paths" not in needed.without:
         has = f"version {kernel.landlock}" if kernel.landlock else "none"
         reasons.append(f"needs Landlock version {needed.landlock}, but found {has}")
     if needed.seccomp and not kernel.notification:
-        reasons.append("needs seccomp filters with notification, which are missing")
+        if "notification" not in needed.without:
+            reasons.append("needs seccomp filters with notification, which are missing")
+        elif not kernel.scopes and "scopes" not in needed.without:
+            reasons.append("needs Landlock scopes or notification, to keep signals apart")
     if needed.mounts and not facts.mounts:
         reasons.append("needs workspaces mounted with flags, which can't be mounted")
     if needed.quota and not facts.quota:
@@ -70,8 +75,13 @@ def check(
     rates: Rates = NO_RATES,
     *,
     packed: bool = False,
+    remedy: str = "",
 ) -> None:
-    """Raises UnmetError with the level and the reasons; `where` is what offers too little."""
+    """Raises UnmetError with the level, the reasons and the remedy.
+
+    `where` is what offers too little.
+    """
     reasons = unmet(needed, facts, rates, packed=packed)
     if reasons:
-        raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}")
+        then = f". {remedy}" if remedy else ""
+        raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}{then}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.file_handles import opened
 
 _FREEZE = 0xC0045877
@@ -43,6 +44,7 @@ def frozen(mount: Path) -> Iterator[Freeze]:
         freeze = Freeze()
         fcntl.ioctl(handle, _FREEZE, 0)
         try:
+            FaultPoint.SNAPSHOT_FROZEN.reached()
             yield freeze
         finally:
             fcntl.ioctl(handle, _THAW, 0)

@@ -33,7 +33,7 @@ _OPTIONS = {
 # with these names other names in the staging area.
 _FLAGS = ("userxattr",)
 
-_TRIAL_UID = 65534
+TRIAL_UID = 65534
 _TRIAL = """
 import os, sys
 handle, uid = map(int, sys.argv[1:])
@@ -80,10 +80,10 @@ def mount(lower: Path, upper: Path, work: Path, target: Path, *, noexec: bool) -
         raise mounts.explained("what is staged can't be mounted", error) from error
 
 
-def refusal(directory: Path) -> str | None:
+def refusal(directory: Path, uid: int = TRIAL_UID) -> str | None:
     """Why sessions can't stage changes on the file system of `directory`; None if they can.
 
-    Tries what a session does, as another user, below an empty `directory` that is emptied again.
+    Tries what a session does, as the user `uid`, below an empty `directory` that is emptied again.
     """
     names = ("lower", "upper", "work", "merged")
     places = {name: directory / name for name in names}
@@ -91,12 +91,12 @@ def refusal(directory: Path) -> str | None:
         for name, place in places.items():
             place.mkdir(mode=0o700)
             if name in ("lower", "upper"):
-                os.chown(place, _TRIAL_UID, _TRIAL_UID)
-        _make_files(places["lower"])
+                os.chown(place, uid, uid)
+        _make_files(places["lower"], uid)
         merged = places["merged"]
         mount(places["lower"], places["upper"], places["work"], merged, noexec=True)
         try:
-            return _tried(merged)
+            return _tried(merged, uid)
         finally:
             mounts.unmount(str(merged))
     except PaddockError as error:
@@ -111,17 +111,17 @@ def _configure(context: int, command: int, name: str, value: bytes | None) -> No
     mounts.syscall(_SYS_FSCONFIG, context, command, ctypes.c_char_p(name.encode()), value, 0)
 
 
-def _make_files(lower: Path) -> None:
+def _make_files(lower: Path, uid: int) -> None:
     for name in ("kept", "gone", "moved"):
         (lower / name).touch(mode=0o600)
-        os.chown(lower / name, _TRIAL_UID, _TRIAL_UID)
+        os.chown(lower / name, uid, uid)
 
 
-def _tried(merged: Path) -> str | None:
+def _tried(merged: Path, uid: int) -> str | None:
     try:
         with opened(merged) as handle:
             done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
+                [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(uid)],
                 pass_fds=[handle],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

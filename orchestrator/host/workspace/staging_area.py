@@ -128,12 +128,15 @@ def remove_all(data: Path, uid: int) -> None:
         (data.parent / STAGING).rmdir()
 
 
-def refusal(directory: Path) -> str | None:
-    """Why changes can't be staged in `directory`; None if a trial in it succeeded."""
+def refusal(directory: Path, uid: int = overlay.TRIAL_UID) -> str | None:
+    """Why changes can't be staged in `directory`; None if a trial in it, as `uid`, succeeded.
+
+    An id-mapped mount knows no users but its workspace's and root.
+    """
     trial = directory / "trial"
     trial.mkdir(mode=0o700, exist_ok=True)
     try:
-        return overlay.refusal(trial)
+        return overlay.refusal(trial, uid)
     finally:
         with suppress(OSError):
             trial.rmdir()

@@ -135,7 +135,7 @@ class Storage:
             area.path.parent.mkdir(mode=0o700, exist_ok=True)
             driver.count(area.path.parent, workspace.uid)
             if workspace.quota not in self._stages:
-                why = staging_area.refusal(area.path.parent)
+                why = staging_area.refusal(area.path.parent, workspace.uid)
                 if why is not None:
                     raise StorageError(f"changes can't be staged on this host: {why}")
                 self._stages.add(workspace.quota)

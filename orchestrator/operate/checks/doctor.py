@@ -57,6 +57,7 @@ from orchestrator.operate.checks.loop import LOOP, check_loop
 from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
 from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.operate.checks.quota import QUOTA, check_quota
+from orchestrator.operate.checks.runtimes import check_runtimes
 from orchestrator.operate.checks.staging import STAGING, check_staging
 from orchestrator.operate.checks.state import (
     DATABASE,
@@ -176,11 +177,14 @@ async def _examine(
         quota=quota.status is CheckStatus.OK,
         throttle=quota.status is CheckStatus.OK and can_throttle(),
     )
-    if inside is not None:
-        found = found.within(inside)
     unkept = network if refused is not None else None
-    levels = level_checks(_known(settings), checks, found, unkept, os.cpu_count() or 1)
-    return [*checks, *levels]
+    known = _known(settings)
+    runtimes = await check_runtimes(
+        engine, settings.image, known.values() if image.ok else (), found, _ENGINE_SECONDS
+    )
+    usual = found if inside is None else found.within(inside)
+    levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes)
+    return [*checks, *(each.check for each in runtimes.values()), *levels]
 
 
 async def _examine_image(

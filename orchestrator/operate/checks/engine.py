@@ -17,6 +17,7 @@ from orchestrator.host.engine.base import (
 )
 from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get, recipe_of
+from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.mounts import apart
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
@@ -55,7 +56,6 @@ def has_parser() -> bool:
 def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool = True) -> Check:
     """Judges an engine's description of itself.
 
-    Runtimes with the full name of a containerd shim need no configuration and are not listed.
     `parser`: whether the host has AppArmor's parser, which an engine that uses AppArmor needs to
     start a container.
     """
@@ -71,10 +71,11 @@ def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool =
             f"{detail}, uses AppArmor, but apparmor_parser is missing: it can't start containers",
             "install the package apparmor",
         )
-    if runtime is not None and "." not in runtime and runtime not in info.runtimes:
+    unknown = unknown_runtime(runtime, info.runtimes)
+    if unknown is not None:
         return failure(
             ENGINE,
-            f"{detail}, has no runtime {runtime}, only {', '.join(info.runtimes)}",
+            f"{detail}: {unknown}",
             "configure it in the engine, or set PADDOCK_RUNTIME to another",
         )
     if info.unlimited:
@@ -129,11 +130,15 @@ async def check_level_images(engine: Engine, of_levels: Mapping[str, str]) -> Ch
 
 
 def level_images_check(of_levels: Mapping[str, str], found: Mapping[str, Image]) -> Check:
-    """Judges the images by their labels. Those that Paddock builds by itself may be missing."""
+    """Judges the images by their labels, which those without an agent of ours do not have.
+
+    Images that Paddock builds by itself may be missing.
+    """
+    foreign_ones = {name for name, image in found.items() if LABEL_PROTOCOL not in image.labels}
     bad = {
         level: name
         for level, name in of_levels.items()
-        if not image_check(name, found.get(name), None).ok
+        if name not in foreign_ones and not image_check(name, found.get(name), None).ok
     }
     if not bad:
         return ok(LEVEL_IMAGES, ", ".join(f"{k}: {name}" for k, name in of_levels.items()))

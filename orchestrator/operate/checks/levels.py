@@ -6,6 +6,7 @@ from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.host.node.mounts import MOUNTS, PROPAGATION
 from orchestrator.host.node.requirements import Facts, unmet
 from orchestrator.operate.checks.engine import ENGINE, IMAGE
+from orchestrator.operate.checks.runtimes import RuntimeFound
 from orchestrator.operate.checks.state import STATE
 from orchestrator.rules.policy.levels import Level
 
@@ -36,13 +37,23 @@ def level_checks(
     facts: Facts,
     network: Check | None,
     cores: int,
+    runtimes: Mapping[str, RuntimeFound] | None = None,
 ) -> list[Check]:
     """One check per level, based on the other checks.
 
+    `facts` are those of levels that name no runtime, and `runtimes` has what the others named.
     `network` says why sandboxes with a network can't be kept from the host; None if they can.
     """
     failed = [check for check in checks if check.name in _NEEDED and not check.ok]
-    return [_level_check(level, failed, facts, network, cores) for level in levels.values()]
+    found = []
+    for level in levels.values():
+        own = (runtimes or {}).get(level.runtime or "")
+        if own is None:
+            found.append(_level_check(level, failed, facts, network, cores))
+        else:
+            needed = failed if own.check.ok else [*failed, own.check]
+            found.append(_level_check(level, needed, own.facts, network, cores))
+    return found
 
 
 def _name(level: str) -> str:

@@ -17,6 +17,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
@@ -64,7 +65,7 @@ class Reload:
         images or secrets are broken.
         """
         self.problems: dict[Path, str] = {}
-        directory = settings.levels_dir
+        directory = self._directory = settings.levels_dir
         # A file must exist to be watched.
         if settings.keys_file is None:
             ensure_file(settings.keys_path)
@@ -77,6 +78,7 @@ class Reload:
         images_seen = fingerprints([images_path])
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
+        self._runtimes = Runtimes(settings.runtime)
         self.keys = load_keys(settings)
         self.images = ListedImages(listed(settings), settings.default_images)
 
@@ -85,7 +87,7 @@ class Reload:
             return lambda: self.keys.replace(keys)
 
         def read_levels() -> Callable[[], None]:
-            levels = load_levels(directory)
+            levels = load_levels(directory, self._runtimes.known)
             return lambda: self.levels.replace(levels)
 
         def read_images() -> Callable[[], None]:
@@ -105,7 +107,12 @@ class Reload:
             )
         if directory is not None:
             files = partial(files_or_folder, table_files, directory)
-            self._sources.append(Source(directory, files, read_levels, False, levels_seen))
+            self._sources.append(
+                Source(
+                    *(directory, files, read_levels, False, levels_seen),
+                    prepare=lambda: self._runtimes.ask(),
+                )
+            )
         self._sources += self._read_policies(settings.session_policies_dir)
         self._sources += self._read_templates(settings.templates_dir)
         values = [each.file for each in settings.secrets.values() if each.file is not None]
@@ -168,6 +175,13 @@ class Reload:
         self.problems |= problems
         seen |= dict.fromkeys(problems, _UNRECORDED)
         return Source(rules.directory, rules.files, rules.read, False, seen)
+
+    async def use(self, runtimes: Runtimes) -> None:
+        """Holds levels to the engine's runtimes, from now on. Raises: ConfigError."""
+        self._runtimes = runtimes
+        if self._directory is not None:
+            read = partial(load_levels, self._directory, runtimes.known)
+            await self._reads.call(read, _READ_SECONDS)
 
     def watch(self, recorder: Recorder, tasks: Tasks) -> None:
         """Begins to watch, and to record changes."""
@@ -252,6 +266,8 @@ class Reload:
         replace: Callable[[], None] | None = None
         problems: dict[Path, str] = {}
         try:
+            if source.prepare is not None:
+                await source.prepare()
             replace = await self._reads.call(source.read, _READ_SECONDS)
         except BrokenFilesError as error:
             replace, problems = error.replace, error.problems

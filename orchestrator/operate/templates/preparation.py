@@ -4,8 +4,9 @@ import shlex
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import now
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.operate.templates.request import preparing
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import Level
@@ -55,20 +56,23 @@ class PreparationFailure:
 
 
 class CommandFailedError(ConflictError):
-    """One of a template's commands has failed."""
+    """One of a template's commands has failed, or was refused."""
 
     def __init__(
-        self, version: TemplateVersion, command: str, result: CommandExit, output: str
+        self,
+        version: TemplateVersion,
+        command: str,
+        how: str,
+        exit_code: int | None = None,
+        output: str = "",
     ) -> None:
-        error = f"{shlex.quote(command)} {_ending(result)}"
+        error = f"{shlex.quote(command)} {how}"
         shown = output.strip()[-_MOST_SHOWN:]
         super().__init__(
             f"the template {version.template.name} could not be prepared: {error}"
             f"{': ' if shown else ''}{shown}"
         )
-        self.failure = PreparationFailure(
-            version.digest, error, now(), command, result.exit_code, output
-        )
+        self.failure = PreparationFailure(version.digest, error, now(), command, exit_code, output)
 
 
 class Preparation:
@@ -104,7 +108,10 @@ class Preparation:
                 )
             for command in version.template.setup:
                 await self._command(version, session, command)
-            return (await self._snapshots.take(PREPARER, session, version.snapshot)).snapshot
+            FaultPoint.TEMPLATE_RAN.reached()
+            taken = await self._snapshots.take(PREPARER, session, version.snapshot)
+            FaultPoint.TEMPLATE_TAKEN.reached()
+            return taken.snapshot
         finally:
             await self._sessions.close(PREPARER, session, purge=True)
 
@@ -113,11 +120,15 @@ class Preparation:
         shell = version.level.commands is None
         words = ExecRequest(shell=line) if shell else ExecRequest(command=line)
         request = replace(words, merge=True, background=True)
-        command = await self._executions.start(PREPARER, session, request)
+        try:
+            command = await self._executions.start(PREPARER, session, request)
+        except (PermissionDeniedError, ValidationError) as error:
+            raise CommandFailedError(version, line, f"was refused: {error.detail}") from None
         result = await self._executions.wait(session, command)
         if result.exit_code != 0:
             kept = await whole_output(session, command, result.output_bytes, _MOST_OUTPUT)
-            raise CommandFailedError(version, line, result, kept["stdout"].text)
+            output = kept["stdout"].text
+            raise CommandFailedError(version, line, _ending(result), result.exit_code, output)
 
 
 async def _pieces(text: str) -> AsyncIterator[bytes]:

@@ -8,10 +8,13 @@ from typing import Literal
 from orchestrator.ground.errors import (
     CapacityExhaustedError,
     ConflictError,
+    NotFoundError,
     PaddockError,
+    PermissionDeniedError,
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.operate.templates.preparation import (
     PREPARER,
@@ -39,6 +42,8 @@ log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 10
 _PAGE = 500
+# Errors of a preparation that are no fault of the request which has caused it.
+_OF_OPERATOR = (ValidationError, PermissionDeniedError, NotFoundError)
 
 State = Literal["unbuilt", "built", "stale", "building", "failed"]
 
@@ -193,6 +198,7 @@ class Templates:
         args = {"template": version.template.name, "digest": version.digest}
         draft = EventDraft("template.start", principal.name, decision="allow", args=args)
         await self._recorder.record_system(draft)
+        FaultPoint.TEMPLATE_RECORDED.reached()
         ended = EventDraft("template.end", PREPARER.name, args=args)
         self._failures.pop(version.template.name, None)
         try:
@@ -214,6 +220,8 @@ class Templates:
             raise
         except PaddockError as error:
             self._failures[name] = PreparationFailure(version.digest, error.detail, now())
+            if isinstance(error, _OF_OPERATOR):
+                raise _failed(version, self._failures[name]) from None
             raise
         except TimeoutError:
             detail = f"its preparation takes longer than {self._seconds} s"

@@ -21,8 +21,9 @@ from orchestrator.rules.egress.egress_table import EgressTable
 from orchestrator.rules.policy import toml_lines
 from orchestrator.settings.operator_mounts import MountName
 from orchestrator.settings.schema_errors import reason
-from orchestrator.settings.values import IMAGE_PATTERN
-from paddock.contract.words import IdleAction
+from orchestrator.settings.values import IMAGE_PATTERN, RUNTIME_PATTERN
+from paddock.contract.words import LEVEL_NAMES, IdleAction
+from sandbox_agent.decide.facilities import FLAGS, WAIVABLE
 
 _MIB = 1024 * 1024
 # The default and the maximum of a session's recorded bytes.
@@ -74,6 +75,12 @@ def _settable(value: str) -> str:
     return value
 
 
+def _waivable(value: str) -> str:
+    if value not in WAIVABLE:
+        raise ValueError(f"must be {'|'.join(WAIVABLE)}")
+    return value
+
+
 def _absolute(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError("must be an absolute path")
@@ -102,6 +109,7 @@ _Name = Annotated[
 _Value = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
 _Path = Annotated[str, AfterValidator(_absolute)]
 _Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
+_Runtime = Annotated[str, StringConstraints(pattern=f"^{RUNTIME_PATTERN}$")]
 # `None` stands for `"any"`. TOML has no null, so both forms have the same place in an error.
 _Commands = Annotated[
     list[_Command] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
@@ -112,12 +120,13 @@ _Variables = Annotated[
 
 
 class RequiresTable(_Table):
-    """What the host must provide."""
+    """What the host must provide, and which facilities its kernel and runtime may lack."""
 
     landlock: int = Field(ge=0, le=1000)
     seccomp: bool
     mounts: bool
     quota: bool = False
+    without: list[Annotated[str, AfterValidator(_waivable)]] = []
 
 
 class LevelConfinementTable(_Table):
@@ -174,6 +183,7 @@ class LevelTable(_Table):
     idle_action: Annotated[IdleAction, Strict(False)] = IdleAction.END
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
+    runtime: _Runtime | None = None
     requires: RequiresTable
     confinement: LevelConfinementTable
     timeout: TimeoutTable
@@ -201,6 +211,11 @@ class LevelFile:
             raise self.error(place, reason(first["type"], first["msg"])) from None
         for field, message in _contradictions(self.table):
             raise self.error(field, message)
+        if self.table.requires.without and path.stem in LEVEL_NAMES:
+            raise self.error(
+                ("requires", "without"),
+                f"{path.stem} goes without nothing: give this level another name",
+            )
 
     def error(self, field: toml_lines.Field, message: str) -> ConfigError:
         """An error about a field, with its place."""
@@ -219,6 +234,7 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]
         ("images",): table.images or (),
         ("confinement", "read"): confinement.read,
         ("confinement", "execute"): confinement.execute,
+        ("requires", "without"): requires.without,
     }
     for field, items in lists.items():
         for index, item in enumerate(items):
@@ -248,6 +264,15 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]
             ("requires", "landlock"),
             f"must be {_PATHS_ABI} or more with confinement.paths: the kernel's part of it",
         )
+    if confinement.paths and "paths" in requires.without:
+        yield ("requires", "without"), "can't name paths with confinement.paths"
+    if confinement.record_execs and "notification" in requires.without:
+        yield (
+            ("requires", "without"),
+            "can name notification only with confinement.record_execs = false",
+        )
+    if table.noexec and FLAGS in requires.without:
+        yield ("requires", "without"), "can name flags only with noexec = false"
     for name in ("seccomp", "mounts"):
         if not getattr(requires, name):
             yield ("requires", name), "must be true: no session runs without it"

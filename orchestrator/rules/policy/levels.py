@@ -5,7 +5,7 @@ Three are packaged; an operator can add more.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import NO_RATES, Limits, Rates
+from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.requirements import Requirements
 from orchestrator.rules.egress.rules import NO_RULES, Rules
 from orchestrator.rules.policy.level_file import (
@@ -69,6 +70,8 @@ class Level:
     variables: tuple[tuple[str, str], ...] = ()
     # The images that its sessions may have, by name or short name; None: any on the list.
     images: tuple[str, ...] | None = None
+    # The engine's runtime of its sandboxes; None: that of the settings, or the engine's default.
+    runtime: str | None = None
     # What happens to its idle sessions, unless they ask for something else.
     idle_action: IdleAction = IdleAction.END
 
@@ -92,7 +95,7 @@ class Level:
             "audit_bytes": self.audit_bytes,
             "noexec": self.noexec,
             "environment": None if self.environment is None else list(self.environment),
-            "requires": asdict(self.requires),
+            "requires": {**asdict(self.requires), "without": list(self.requires.without)},
             "confinement": self.confinement._asdict(),
             "home": self.home,
             "mounts": list(self.mounts),
@@ -101,6 +104,7 @@ class Level:
             "egress": self.egress.stored(),
             "variables": dict(self.variables),
             "images": None if self.images is None else list(self.images),
+            "runtime": self.runtime,
             "idle_action": self.idle_action,
             "sha256": self.sha256,
         }
@@ -143,17 +147,21 @@ class Levels(Mapping[str, Level]):
             subscriber()
 
 
-def load_levels(directory: Path | None = None) -> dict[str, Level]:
+def load_levels(
+    directory: Path | None = None, runtimes: Collection[str] | None = None
+) -> dict[str, Level]:
     """The packaged levels and those of `directory` by name, lowest first.
 
-    A file there with the name of a packaged level replaces it completely. Raises: ConfigError that
-    names the file, the line and the field, also if the directory can't be listed.
+    A file there with the name of a packaged level replaces it completely. `runtimes` are those that
+    the engine has; None: it was not asked. Raises: ConfigError that names the file, the line and
+    the field, also if the directory can't be listed.
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
         paths |= {_level_name(path): path for path in table_files(directory)}
     files = {name: LevelFile(path) for name, path in paths.items()}
     _check_ranks(files)
+    _check_runtimes(files, runtimes)
     return {
         name: _level(name, file)
         for name, file in sorted(files.items(), key=lambda item: item[1].table.rank)
@@ -180,6 +188,14 @@ def _check_ranks(files: Mapping[str, LevelFile]) -> None:
         taken[rank] = name
 
 
+def _check_runtimes(files: Mapping[str, LevelFile], runtimes: Collection[str] | None) -> None:
+    """Raises ConfigError if a level names a runtime that the engine does not have."""
+    for file in files.values():
+        refused = unknown_runtime(file.table.runtime, runtimes)
+        if refused is not None:
+            raise file.error(("runtime",), refused)
+
+
 def _level(name: str, file: LevelFile) -> Level:
     table = file.table
     return Level(
@@ -195,7 +211,7 @@ def _level(name: str, file: LevelFile) -> Level:
         audit_bytes=table.audit_bytes,
         noexec=table.noexec,
         environment=None if table.environment is None else tuple(table.environment),
-        requires=Requirements(**table.requires.model_dump()),
+        requires=_requirements(table.requires.model_dump()),
         confinement=Confinement(**table.confinement.model_dump()),
         home=table.home,
         mounts=tuple(table.mounts),
@@ -204,9 +220,14 @@ def _level(name: str, file: LevelFile) -> Level:
         egress=table.egress.rules(),
         variables=tuple(table.variables.items()),
         images=None if table.images is None else tuple(table.images),
+        runtime=table.runtime,
         idle_action=table.idle_action,
         sha256=hashlib.sha256(file.text.encode()).hexdigest(),
     )
+
+
+def _requirements(members: Mapping[str, Any]) -> Requirements:
+    return Requirements(**{**members, "without": tuple(members.get("without", ()))})
 
 
 def restore_level(stored: Mapping[str, Any]) -> Level:
@@ -218,7 +239,7 @@ def restore_level(stored: Mapping[str, Any]) -> Level:
             **stored,
             "commands": None if commands is None else frozenset(commands),
             "environment": None if environment is None else tuple(environment),
-            "requires": Requirements(**stored["requires"]),
+            "requires": _requirements(stored["requires"]),
             "confinement": Confinement(**stored["confinement"]),
             "limits": SessionLimits(**stored["limits"]),
             "mounts": tuple(stored.get("mounts", ())),

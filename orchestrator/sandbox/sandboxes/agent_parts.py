@@ -73,6 +73,7 @@ class HelloPart(Part):
             async with explained(self._engine, plan):
                 await self._hello(plan)
                 await looking
+                self._note(plan)
         finally:
             looking.cancel()
 
@@ -84,6 +85,7 @@ class HelloPart(Part):
         if container.state is ContainerState.RUNNING:
             await plan.link.wait_connected(self._hello_timeout)
         await self._look(plan)
+        self._note(plan)
 
     async def close(self, plan: Plan) -> None:
         """Stops listening to the agent."""
@@ -98,6 +100,11 @@ class HelloPart(Part):
         if hello is not None and hello.configured:
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
 
+    def _note(self, plan: Plan) -> None:
+        """An engine that does not answer does not say under which runtime the agent is."""
+        if plan.runtime is not None and plan.link.hello is not None:
+            self._suitability.note(plan.runtime, plan.link.hello)
+
     async def _look(self, plan: Plan) -> None:
         """Looks up the container's first process and limits while the engine answers."""
         container_id = plan.container_id or ""
@@ -110,6 +117,7 @@ class HelloPart(Part):
         if container is None:
             return
         plan.container_limits = container.limits
+        plan.runtime = container.runtime
         if container.pid is None:
             return
         try:

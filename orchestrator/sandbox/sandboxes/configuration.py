@@ -20,12 +20,16 @@ _BROKERS = MAX_RUNNING
 def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
     """The `configure` request. `pip_index` is the index that pip uses, if there is a network."""
     configuration = _configuration(plan, pip_index)
+    members = configuration._asdict()
+    without, mounts = list(members.pop("without")), members.pop("mounts")
     return {
-        **configuration._asdict(),
+        **members,
         "confinement": configuration.confinement._asdict(),
         "writable": list(configuration.writable),
         "volumes": list(configuration.volumes),
         "consume": consume_of(plan.session.pack, plan.level),
+        **({"without": without} if without else {}),
+        **({"mounts": mounts} if mounts else {}),
     }
 
 
@@ -61,6 +65,8 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
         variables={**plan.variables, **_variables(level, pip_index, workspace)},
+        without=level.requires.without,
+        mounts=plan.flags,
     )
 
 

@@ -1,5 +1,7 @@
 """Parts of a sandbox in the engine: its container and its rates."""
 
+from os import ST_RDONLY
+
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.engine.base import (
     LABEL_PROTOCOL,
@@ -8,10 +10,13 @@ from orchestrator.host.engine.base import (
     Engine,
     SandboxSpec,
 )
+from orchestrator.host.engine.runtimes import KEEPS_FLAGS
+from orchestrator.host.node.base import Node
 from orchestrator.host.node.throttle import node_of
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from paddock.contract.words import Start
+from sandbox_agent.decide.facilities import FLAGS
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
@@ -58,11 +63,28 @@ class ContainerPart(Part):
             limits=plan.limits,
             tmp_exec=not plan.level.noexec,
             network=plan.network,
-            runtime=self._runtime,
+            runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
             agent=plan.agent,
         )
+
+
+class FlagsPart(Part):
+    """The flags of the container's mounts, under a runtime that may not have kept them."""
+
+    name = "flags of its mounts"
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        if plan.runtime != KEEPS_FLAGS:
+            flags = await self._node.keep_flags(plan.first, plan.binds)
+            # What is read-only is so at every level.
+            demanded = ST_RDONLY if FLAGS in plan.level.requires.without else ~0
+            plan.flags = {place: each & demanded for place, each in flags.items()}
 
 
 class RatesPart(Part):

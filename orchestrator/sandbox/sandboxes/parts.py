@@ -98,6 +98,9 @@ class Plan:
     container_id: str | None = None
     first: FirstProcess | None = None  # None: unknown
     container_limits: dict[str, float] | None = None  # None: unknown
+    # The flags that mounts must have inside, as in `statvfs`; the agent checks them.
+    flags: dict[str, int] = field(default_factory=dict)
+    runtime: str | None = None  # the engine's name of the container's runtime; None: unknown
 
     @property
     def session(self) -> Session:
@@ -188,6 +191,7 @@ class Assembly:
             plan.container_limits,
             plan.start,
             plan.ways,
+            plan.runtime,
         )
 
     async def open(self) -> None:

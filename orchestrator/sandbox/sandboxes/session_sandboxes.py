@@ -12,6 +12,7 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
@@ -47,6 +48,7 @@ class Sandboxes:
         self,
         settings: Settings,
         node: Node,
+        runtimes: Runtimes,
         ledger: Ledger,
         workspaces: Workspaces,
         volumes: Volumes,
@@ -61,7 +63,7 @@ class Sandboxes:
         self._looks = TaskScope("a look at an image")
         self._checked = CheckedImages(settings.state_dir)
         self.agents = MountedAgents(node.engine, settings.state_dir, settings.image)
-        self._suitability = Suitability(node.engine, node, self._checked)
+        self._suitability = Suitability(node.engine, node, self._checked, runtimes)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
             *(ways, self._releases, MountedAgentPart(node.engine, self.agents, self._checked)),

@@ -21,7 +21,7 @@ from orchestrator.sandbox.sandboxes.agent_parts import (
     PackPart,
     PreparePart,
 )
-from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
+from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, FlagsPart, RatesPart
 from orchestrator.sandbox.sandboxes.host_parts import (
     AttachPart,
     DirectoryPart,
@@ -96,6 +96,7 @@ class Starter:
             ContainerPart(engine, settings.runtime),
             RatesPart(restrictions),
             self._hello,
+            FlagsPart(node),
         )
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.

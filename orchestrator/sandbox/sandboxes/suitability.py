@@ -7,6 +7,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.fitness import unfit
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.link.messages import Hello
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.requirements import check
@@ -14,14 +15,22 @@ from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.allowed_images import usable
 
+_REMEDY = (
+    "Use another `runtime`, in the level's file or in PADDOCK_RUNTIME, or a level whose `requires` "
+    "goes `without` it"
+)
+
 
 class Suitability:
     """Refuses what can't be enforced, instead of weakening it."""
 
-    def __init__(self, engine: Engine, host: Host, checked: CheckedImages) -> None:
+    def __init__(
+        self, engine: Engine, host: Host, checked: CheckedImages, runtimes: Runtimes
+    ) -> None:
         self._engine = engine
         self._checked = checked
         self._host = host
+        self._runtimes = runtimes
         self._engine_checked = False
 
     async def check_level(self, level: Level, *, packed: bool = False) -> None:
@@ -51,7 +60,9 @@ class Suitability:
     async def _check_engine(self) -> None:
         """Raises: EngineUnavailableError if this engine can't confine sandboxes."""
         if not self._engine_checked:
-            refused = unfit(await self._engine.info())
+            info = await self._engine.info()
+            self._runtimes.take(info)
+            refused = unfit(info)
             if refused is not None:
                 raise EngineUnavailableError(f"{refused.reason}; {refused.remedy}")
             self._engine_checked = True
@@ -63,5 +74,16 @@ class Suitability:
         if hello is None:
             raise SandboxUnavailableError("the sandbox agent did not report its features")
         host = await self._host.facts()
-        facts = host.within(hello.kernel)
-        check(level.name, level.requires, facts, "in a sandbox of this engine", packed=packed)
+        runtime = self._runtimes.of(level.runtime)
+        where = "in a sandbox of this engine"
+        if runtime is not None:
+            where += f" under its runtime {runtime}"
+        check(
+            *(level.name, level.requires, host.within(hello.kernel), where),
+            packed=packed,
+            remedy=_REMEDY,
+        )
+
+    def note(self, runtime: str, hello: Hello) -> None:
+        """Takes what an agent under that runtime found."""
+        self._runtimes.note(runtime, hello.kernel)

@@ -10,6 +10,7 @@ from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.settings.operator_secrets import OperatorSecret, checked_secrets
 from orchestrator.settings.resolvers import MOST_RESOLVERS
 from orchestrator.settings.value_types import CommaSeparated, OrJson, Resolver
+from orchestrator.settings.values import RUNTIME_PATTERN
 
 
 def _once(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,9 +30,9 @@ class EngineSettings(BaseModel):
     )
     runtime: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
-        description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
-        "enforce are refused.",
+        pattern=f"^{RUNTIME_PATTERN}$",
+        description="The engine's runtime for sandboxes of levels that name none. Unset: its "
+        "default. Levels that it can't enforce are refused.",
     )
     resolvers: _Resolvers = Field(
         default=(),

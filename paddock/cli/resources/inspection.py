@@ -46,6 +46,8 @@ def show(info: "InspectedSession") -> None:
     _show_use(info)
     _show_processes(info)
     if info.facilities:
+        without = [each.decides for each in info.facilities if not each.provided]
+        print_fields((("runtime", info.runtime), ("goes without", ", ".join(without) or None)))
         means = [(each.decides, each.detail) for each in info.facilities]
         print_table(("what", "enforced by"), means, nothing="", title="Means")
     if info.commands:

@@ -102,6 +102,8 @@ async def show(
             ("may reach", rules_text(found.egress.allow)),
             ("may not reach", rules_text(found.egress.deny)),
             ("needs", _needs(found.requires)),
+            ("goes without", ", ".join(found.requires.without) or None),
+            ("runtime", found.runtime or "the usual one"),
             ("confined to", _confinement(found.confinement)),
             ("also readable", " ".join(found.confinement.read) or None),
             ("also executable", " ".join(found.confinement.execute) or None),

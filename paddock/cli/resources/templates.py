@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.levels import complete_template
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
 from paddock.cli.output import age, print_fields, print_json, size, working
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 
 app = group("Prepared workspaces, from which sessions are created.")
 
-_Name = Annotated[str, typer.Argument(metavar="TEMPLATE", help="The template's name.")]
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEMPLATE", help="The template's name.", autocompletion=complete_template
+    ),
+]
 
 
 @app.command("list", epilog=example("paddock templates list"))

@@ -103,8 +103,9 @@ class Filter(NamedTuple):
     arguments are these two 32-bit numbers. The guard passes them for what is already recorded. With
     `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
     `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
-    mapping could be executable while another is written. Without `listened`, a second filter
-    reports what needs a listener. With `signals`, signals to others are reported, unless the guard
+    mapping could be executable while another is written. Without `listened`, nothing is reported:
+    a second filter does that if it is `brokered`, else what a listener would decide is refused,
+    but for signals. With `signals`, signals to others are reported, unless the guard
     sends them: then unused arguments are these two numbers. Without `mdwe` and `truncation`, the
     filter refuses what the kernel itself would refuse if it were newer.
     """
@@ -115,6 +116,7 @@ class Filter(NamedTuple):
     cookie: tuple[int, int] | None
     writable_code: bool = False
     listened: bool = True
+    brokered: bool = False
     signals: tuple[int, int] | None = None
     mdwe: bool = True
     truncation: bool = True
@@ -159,7 +161,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("ioctl", _if_equal(1, ioctls, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # A command may set its own limits and priorities, but not those of another command.
-        *own_threads.blocks(USER_NOTIF if wanted.listened else ALLOW),
+        *own_threads.blocks(_decision(wanted)),
     ]
     if wanted.signals is not None and wanted.listened:
         blocks += signals.blocks(wanted.signals)
@@ -168,12 +170,19 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         if not wanted.mdwe:
             blocks += substitutes.GAINED_CODE
     if not wanted.truncation:
-        blocks += substitutes.truncation(opens=wanted.listened)
+        blocks += substitutes.truncation(opens=not wanted.brokered)
     blocks += [(name, [returned(_EPERM)]) for name in denied]
     blocks += [(name, [returned(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
         blocks.append(("execve", bpf.unless_marked(3, wanted.cookie)))
     return blocks
+
+
+def _decision(wanted: Filter) -> int:
+    """What becomes of a call that only a listener can decide."""
+    if wanted.listened:
+        return USER_NOTIF
+    return ALLOW if wanted.brokered else _EPERM
 
 
 def _if_equal(argument: int, values: tuple[int, ...], action: int) -> Block:

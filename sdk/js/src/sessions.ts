@@ -113,6 +113,6 @@ export class Sessions {
 }
 
 /** A template may have to be prepared first. */
-function patient(terms: { template?: string | null }, options?: CallOptions) {
+function patient(terms: { template?: string | null | undefined }, options?: CallOptions) {
   return terms.template == null ? options : within(PREPARATION, options);
 }

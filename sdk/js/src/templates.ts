@@ -12,7 +12,7 @@ export class Templates {
   constructor(private readonly api: Api) {}
 
   /** The templates by name, and which are built. */
-  async list(options?: CallOptions): Promise<Template[]> {
+  async list(options?: CallOptions): Promise<readonly Template[]> {
     return (await this.api.call("list_templates", {}, options)).items;
   }
 

@@ -64,6 +64,12 @@ test("a volume is created, found and removed", async () => {
   await assert.rejects(paddock.volumes.get("data"), NotFoundError);
 });
 
+test("templates are listed and built", async () => {
+  assert.deepEqual(await paddock.templates.list(), []);
+  await assert.rejects(paddock.templates.get("none"), NotFoundError);
+  await assert.rejects(paddock.templates.build("none"), NotFoundError);
+});
+
 test("chains are archived, and rules explained", async () => {
   const done = await paddock.archives.make({ older_than: 86_400 });
   assert.deepEqual([done.items, done.more], [[], false]);

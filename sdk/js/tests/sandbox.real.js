@@ -8,7 +8,7 @@ import {
   PreconditionFailedError,
   RangeNotSatisfiableError,
 } from "paddock";
-import { take, withSession } from "./support/clients.js";
+import { paddock, take, withSession } from "./support/clients.js";
 
 const HIGH = { permission_level: "high" };
 
@@ -123,5 +123,24 @@ test("cells of code keep their names", async () => {
     assert.equal((await session.runCode("x")).error.name, "NameError");
     await session.contexts.remove("other");
     assert.deepEqual((await session.contexts.list()).map(({ name }) => name), ["python"]);
+  });
+});
+
+test("sessions begin with the files of another one", async () => {
+  await withSession({ permission_level: "low" }, async (session) => {
+    await session.files.write("note", "kept");
+    const taken = await paddock.snapshots.create(session.id, `of-${session.id}`);
+    assert.equal((await paddock.snapshots.get(taken.id)).status, "ready");
+    const begun = await paddock.sessions.create({
+      permission_level: "low",
+      from_snapshot: taken.name,
+    });
+    const forks = await session.fork(2);
+    for (const each of [begun, ...forks]) {
+      assert.equal((await each.exec("cat note")).stdout, "kept");
+      await each.close({ purge: true });
+    }
+    assert.equal(forks.length, 2);
+    assert.equal((await paddock.snapshots.remove(taken.name)).id, taken.id);
   });
 });

@@ -15,6 +15,7 @@ import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
 import { SessionRun } from "./session_run.js";
 import { Ends, TimeDialog } from "./session_time.js";
+import { Fork, KeptFiles } from "./named_snapshots.js";
 import { TakeSnapshot } from "./snapshots.js";
 import { SessionTurns } from "./session_turns.js";
 
@@ -46,11 +47,14 @@ function Actions({ session, refresh }) {
     <button onClick=${() => act("POST", "interrupt")}>Interrupt</button>
     <button onClick=${() => setAsking("time")}>Extend time</button>
     ${session.status === "active" && !session.consume && html`<button onClick=${() => setAsking("snapshot")}>Snapshot</button>`}
+    ${!session.consume && html`<button onClick=${() => setAsking("files")}>Keep files</button> <button onClick=${() => setAsking("fork")}>Fork</button>`}
     <button onClick=${() => setAsking("complete")}>Complete</button>
     <button class="danger" onClick=${() => setAsking("abort")}>Abort</button></p>
     ${error && html`<${Failure} error=${error} />`}
     ${asking === "time" && html`<${TimeDialog} session=${session} onChanged=${refresh} onClose=${() => setAsking(null)} />`}
     ${asking === "snapshot" && html`<${TakeSnapshot} session=${session} onClose=${() => setAsking(null)} />`}
+    ${asking === "files" && html`<${KeptFiles} session=${session} onClose=${() => setAsking(null)} />`}
+    ${asking === "fork" && html`<${Fork} session=${session} onClose=${() => setAsking(null)} />`}
     ${["complete", "abort"].includes(asking) && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
       onYes=${() => act("POST", asking)} onNo=${() => setAsking(null)}>
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;

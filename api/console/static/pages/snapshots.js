@@ -8,7 +8,7 @@ import { save } from "./downloads.js";
 import { droppedFiles } from "./uploads.js";
 
 /** `{busy, failed, done, run}`: one piece of work, which `run` begins and the end of the dialog gives up. */
-function useWork() {
+export function useWork() {
   const [state, setState] = useState({});
   const stop = useRef(null);
   useEffect(() => () => stop.current?.abort(), []);
@@ -22,7 +22,7 @@ function useWork() {
 }
 
 /** A dialog whose button does something that can take long. */
-function Dialog({ title, yes, busy, failed, ready, done, onYes, onClose, children }) {
+export function Dialog({ title, yes, busy, failed, ready, done, onYes, onClose, children }) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
   const submit = (event) => { event.preventDefault(); onYes(); };
@@ -44,7 +44,7 @@ export function TakeSnapshot({ session, onClose }) {
     return { size: archive.size, left };
   });
   return html`<${Dialog} title="Snapshot of ${session.id}" yes="Take and save" busy=${busy && "Taking the snapshot"} failed=${failed} done=${done} ready onYes=${take} onClose=${onClose}>
-    <p>One file with the whole session: its turns, budget, policy and workspace, and what is staged. Another control plane restores it under the same id.
+    <p>One file with the whole session: its turns, budget, policy and workspace, and what is staged. Another control plane restores it under the same id, or any one under another.
       Secrets, terminals and the output of commands are left out.</p>
     <p class="hint">Nothing may run in the session, and no terminal, shell or port may be open. Its sandbox is removed, and it gets a new one at its next use. Keep the file as you keep the workspace: it contains all that the session could read.</p>
     ${done && html`<p role="status">Saved as <code><${Raw} text=${session.id} />.tar</code>, ${bytes(done.size)}.${

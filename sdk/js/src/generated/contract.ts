@@ -1353,6 +1353,8 @@ export type InspectedSession = {
   /** The latest 10, newest first. */
   denials: readonly Denial[];
   telemetry: Telemetry;
+  /** The engine's runtime of its sandbox; null without one, or if the engine did not say. */
+  runtime?: string | null | undefined;
   /** By what means its sandbox enforces its level; null without a sandbox. */
   facilities?: readonly FacilityMeans[] | null | undefined;
 };
@@ -1556,6 +1558,8 @@ export type Level = {
   mounts: readonly string[];
   /** The images that its sessions may have; null: any on the operator's list. */
   images: readonly string[] | null;
+  /** The engine's runtime of its sandboxes; null: that of the settings, or the engine's default. */
+  runtime?: string | null | undefined;
   /** Of the level's file. */
   sha256: string;
 };
@@ -1609,6 +1613,8 @@ export type LevelRequirements = {
   mounts: boolean;
   /** Workspaces that can't exceed their size. */
   quota: boolean;
+  /** Facilities of the kernel, by name, that the level goes without where they are missing: nothing decides then what they would. */
+  without?: readonly string[] | undefined;
 };
 
 /** The permission levels, lowest first, and the policies that sessions may have. */
@@ -1618,6 +1624,8 @@ export type Levels = {
   session_policies?: readonly ListedPolicy[] | undefined;
   /** By what means this host enforces the levels. */
   facilities?: readonly FacilityMeans[] | undefined;
+  /** The engine's runtimes, the usual one first. */
+  runtimes?: readonly Runtime[] | undefined;
   next: null;
 };
 
@@ -1774,7 +1782,7 @@ export type MoveBody = {
 export type NamedSessionBody = {
   /** Default: `medium`. */
   permission_level?: string | null | undefined;
-  /** One of the operator's list. */
+  /** One of the operator's list. Default: the level's own default image if it is available, else the instance's. */
   image?: string | null | undefined;
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
@@ -2363,6 +2371,17 @@ export type RunToolResult = {
   content: string;
 };
 
+/** A runtime of the engine, and by what means it enforces levels. */
+export type Runtime = {
+  name: string;
+  /** Levels that name no runtime have this one. */
+  usual: boolean;
+  /** The levels whose sandboxes have it. */
+  levels: readonly string[];
+  /** What its latest sandbox found inside; null: it has had none since the start. */
+  facilities: readonly FacilityMeans[] | null;
+};
+
 /** The session's container. */
 export type Sandbox = {
   id: string;
@@ -2548,7 +2567,7 @@ export type SessionBody = {
   id?: string | null | undefined;
   /** Default: `medium`. */
   permission_level?: string | null | undefined;
-  /** One of the operator's list. */
+  /** One of the operator's list. Default: the level's own default image if it is available, else the instance's. */
   image?: string | null | undefined;
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;

@@ -241,3 +241,31 @@ async def test_a_library_for_every_process_is_refused(sandbox_image: str, tmp_pa
     settings = Settings(state_dir=tmp_path, image=sandbox_image)
     with imported(root.data()) as name:
         await refused(name, settings, "it has /etc/ld.so.preload")
+
+
+async def test_a_workspace_at_another_path(foreign: Foreign) -> None:
+    image = foreign.names["every"]
+    box = await Box.create(foreign.plane, "high", image=image, workspace_path="/home/user")
+    await box.write("/home/user/file", b"own")
+    assert (await box.run("cat file /home/user/file")).stdout == "ownown"
+    for path in ("/data", "/data/below", "/data/other"):
+        with pytest.raises(ValidationError, match="workspace_path overlaps with /data"):
+            await Box.create(foreign.plane, "high", image=image, workspace_path=path)
+
+
+async def test_a_link_where_the_workspace_would_be_is_refused(
+    sandbox_image: str,
+) -> None:
+    """Its mount would be moved, for example over the loader's files."""
+    root = busybox()
+    root.link("app", "etc")
+    with (
+        imported(root.data()) as name,
+        state(image=sandbox_image, images=(sandbox_image, name)) as settings,
+    ):
+        async with running(settings) as plane:
+            await check(name, settings, plane.levels.values())
+            for path in ("/app", "/app/deep"):
+                with pytest.raises(ValidationError, match="/app"):
+                    await Box.create(plane, "high", image=name, workspace_path=path)
+            assert await plane.engine.list() == []

@@ -16,6 +16,7 @@ from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools.gates import opening
 from orchestrator.rules.tools.session_loader import load_manifest
 from orchestrator.sandbox.sandboxes.workspace_paths import (
+    beside,
     check_path,
     check_place,
     moved,
@@ -70,6 +71,14 @@ def test_it_shares_its_place_with_nothing() -> None:
             check_place("/data/cache", ["/mnt/a", taken])
     check_place("/data/cache", ["/mnt/a", "/data/caches", "/dat", "/workspace/bin"])
     check_place(USUAL, ["/workspace/bin"])
+
+
+def test_an_images_volume_is_beside_it_or_replaced_by_it() -> None:
+    assert beside("/data", ["/data", "/cache"]) == ("/cache",)
+    assert beside(USUAL, ["/data"]) == ("/data",)
+    for volume in ("/data/deep", "/data/deep/er"):
+        with pytest.raises(ValidationError, match="workspace_path overlaps"):
+            beside("/data", ["/cache", volume])
 
 
 @given(PATHS, PLACES)

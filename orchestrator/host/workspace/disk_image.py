@@ -17,7 +17,7 @@ from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.freezing import thaw
 from orchestrator.host.workspace.holders import WorkspaceInUseError, holders_of
 from orchestrator.host.workspace.id_map import namespace
-from orchestrator.host.workspace.image_copy import IMAGE, MOUNT
+from orchestrator.host.workspace.image_copy import IMAGE, MOUNT_POINT
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
 from orchestrator.host.workspace.staging_area import areas_in
@@ -45,7 +45,7 @@ class DiskImages:
 
     def data(self, slot: Path) -> Path:
         """The data directory in the mounted image."""
-        return slot / MOUNT / "data"
+        return slot / MOUNT_POINT / "data"
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
         """Creates what is missing, resizes the image if needed, and mounts it.
@@ -87,7 +87,7 @@ class DiskImages:
         """
         # A resizing that was killed leaves its copy of the image.
         (slot / DRAFT).unlink(missing_ok=True)
-        target = slot / MOUNT
+        target = slot / MOUNT_POINT
         target.mkdir(mode=0o700, exist_ok=True)
         if mounts.is_mounted(str(target)):
             thaw(target)
@@ -102,14 +102,14 @@ class DiskImages:
             stored = self.data(slot).lstat().st_uid
             if stored not in (_ROOT, uid):
                 with namespace({_ROOT: _ROOT, stored: uid}) as users:
-                    mounts.remount_as(str(slot / MOUNT), users)
+                    mounts.remount_as(str(slot / MOUNT_POINT), users)
 
     def count(self, directory: Path, uid: int) -> None:
         """Does nothing: whatever is in the image counts."""
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """The usage that the image's file system reports; None while unmounted. Raises: OSError."""
-        target = slot / MOUNT
+        target = slot / MOUNT_POINT
         if not mounts.is_mounted(str(target)):
             return None
         facts = os.statvfs(target)
@@ -119,7 +119,7 @@ class DiskImages:
 
     def unmount(self, slot: Path) -> None:
         """Unmounts the image, which stays in the slot. Raises: MountError, OSError."""
-        target = slot / MOUNT
+        target = slot / MOUNT_POINT
         if target.is_dir() and mounts.is_mounted(str(target)):
             thaw(target)  # a frozen file system would outlive its mount
         mounts.unmount(str(target))
@@ -144,13 +144,13 @@ class DiskImages:
         for file in (image, slot / DRAFT):
             file.unlink(missing_ok=True)
         FaultPoint.PURGE_IMAGE_REMOVED.reached()
-        for directory in (slot / MOUNT, slot):
+        for directory in (slot / MOUNT_POINT, slot):
             if directory.exists():
                 directory.rmdir()
         return released
 
     def _fit(self, slot: Path, uid: int, size: int) -> None:
-        image, target = slot / IMAGE, slot / MOUNT
+        image, target = slot / IMAGE, slot / MOUNT_POINT
         if ext4.measure(image).size == ext4.whole_blocks(size):
             return
         self.mount(slot, uid)

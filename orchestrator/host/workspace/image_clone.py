@@ -14,7 +14,7 @@ from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.freezing import Freeze, frozen
-from orchestrator.host.workspace.image_copy import IMAGE, MOUNT, mark, sync
+from orchestrator.host.workspace.image_copy import IMAGE, MOUNT_POINT, mark, sync
 
 Method: TypeAlias = Literal["reflink", "copy"]
 # Bytes that were copied so far.
@@ -48,7 +48,7 @@ def save(slot: Path, target: Path, progress: Progress) -> Saved:
     ConflictError if that takes too long; OSError, FileNotFoundError if there is no image.
     `target` may then exist.
     """
-    mount, image = slot / MOUNT, slot / IMAGE
+    mount, image = slot / MOUNT_POINT, slot / IMAGE
     with opened(image, _READ) as source, opened(target, _NEW) as copy:
         mounted = _is_mounted(slot)
         if not mounted:
@@ -96,7 +96,7 @@ def clone(source: int, copy: int, progress: Progress) -> Method:
 
 def _is_mounted(slot: Path) -> bool:
     """Raises: ConflictError if it is mounted where nobody can freeze it."""
-    mount = slot / MOUNT
+    mount = slot / MOUNT_POINT
     if mount.is_dir() and mounts.is_mounted(str(mount)):
         return True
     if loop.in_use(slot / IMAGE):
@@ -117,7 +117,7 @@ def _copy_consistent(slot: Path, source: int, copy: int, progress: Progress) -> 
     if mark(slot) == before:
         return 0.0
     os.ftruncate(copy, 0)
-    with frozen(slot / MOUNT) as freeze:
+    with frozen(slot / MOUNT_POINT) as freeze:
         _copy(source, copy, progress, freeze)
     return freeze.seconds
 

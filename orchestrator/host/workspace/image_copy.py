@@ -15,7 +15,7 @@ from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.staged import descriptors
 
 IMAGE = "workspace.img"
-MOUNT = "fs"
+MOUNT_POINT = "fs"
 _ATTEMPTS = 3
 # The numbers of sectors written and discarded (see the kernel's Documentation/block/stat.rst). A
 # sync with nothing pending counts as a write of no sectors.
@@ -52,7 +52,7 @@ def mark(slot: Path) -> Mark:
 
     Raises: ConflictError, OSError.
     """
-    image, mount = slot / IMAGE, slot / MOUNT
+    image, mount = slot / IMAGE, slot / MOUNT_POINT
     mounted = mount.is_dir() and mounts.is_mounted(str(mount))
     if mounted:
         sync(mount)

@@ -6,6 +6,7 @@ from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.images.image_check import refuse_moved_mounts
 from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgents
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.workspace_paths import beside
 from sandbox_agent.decide.mounted_agent import AGENT
 
 
@@ -27,11 +28,14 @@ class MountedAgentPart(Part):
         problem = facts.problem(plan.level)
         if problem is not None:
             raise ValidationError(f"image {plan.image}: {problem}", field="image")
+        hidden = tuple(facts.volumes)
+        if not plan.tenancy.vacant:
+            hidden = beside(plan.session.workspace_path, facts.volumes)
         await refuse_moved_mounts(self._engine, facts.id, (bind.target for bind in plan.binds))
         directory = await self._agents.directory()
         plan.image = facts.id  # its name may get another meaning
         plan.agent = MountedAgent(
-            str(directory), AGENT, unset=tuple(facts.environment), hidden=tuple(facts.volumes)
+            str(directory), AGENT, unset=tuple(facts.environment), hidden=hidden
         )
         plan.labels[LABEL_AGENT] = directory.name
         plan.variables = facts.variables(plan.level.environment)

@@ -29,6 +29,16 @@ def check_place(path: str, taken: Iterable[str]) -> None:
         raise ValidationError(f"{FIELD} overlaps with {other}", field=FIELD)
 
 
+def beside(path: str, volumes: Iterable[str]) -> tuple[str, ...]:
+    """The volumes of an image without the one in whose place the workspace is.
+
+    Raises: ValidationError if the workspace overlaps with another one.
+    """
+    others = tuple(volume for volume in volumes if volume != path)
+    check_place(path, others)
+    return others
+
+
 def moved(path: str, workspace: str) -> str:
     """A path of a level's file, which has the workspace at /workspace, in a session's sandbox."""
     if workspace == WORKSPACE_DIR or not _usual(path):

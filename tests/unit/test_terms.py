@@ -23,6 +23,8 @@ from paddock.contract.words import IdleAction
 COLUMNS_UNTIL = 37
 # What there was not yet.
 LATER = {"volumes", "workspace_path", "missing_image"}
+# What a session is told, and never asks for.
+FOUND = {"missing_image"}
 AT = "2026-03-04T09:30:00.000000Z"
 ALL = Terms(
     image="python:3.13",
@@ -154,7 +156,7 @@ def test_the_record_has_no_values_of_variables() -> None:
 
 def test_requests_and_the_client_have_every_term() -> None:
     asked = SessionBody.model_fields.keys()
-    assert asked >= Terms.names() - {"missing_image"}  # the control plane states it
+    assert asked >= Terms.names() - FOUND
     assert SessionTerms.__annotations__.keys() == asked - {"id"}
 
 

@@ -6,6 +6,7 @@ import stat
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files import listing
+from sandbox_agent.files.draft import hidden_name
 from sandbox_agent.files.places import Place, open_in, open_parent
 
 
@@ -68,7 +69,7 @@ def make_link(workspace: Place, path: str, target: str) -> None:
     """
     directory, name = open_parent(workspace, path)
     replaceable(directory, name)
-    temporary = f".paddock-{os.urandom(8).hex()}"
+    temporary = hidden_name()
     os.symlink(target, temporary, dir_fd=directory)
     try:
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.files import ranges
 from sandbox_agent.files.condition import Condition
+from sandbox_agent.files.draft import Draft, hidden_name
 from sandbox_agent.files.places import Place, Places, open_in, open_parent
 
 # As the names of new contents, so that watches do not tell them. The second one takes the place of
@@ -39,7 +40,7 @@ class Journal:
     def __init__(self, places: Places, removed: Mapping[str, str], written: list[str]) -> None:
         """`removed` are the versions of the files that go away."""
         self._places = places
-        self.steps = [Step(path, f".paddock-{os.urandom(8).hex()}") for path in written]
+        self.steps = [Step(path, hidden_name()) for path in written]
         self.steps += [Step(path, None, version) for path, version in removed.items()]
 
     def write(self, prepare: Callable[[Step], None]) -> None:
@@ -69,16 +70,16 @@ class Journal:
 
     def _say(self, *, decided: bool) -> None:
         data = json.dumps({"decided": decided, "steps": self.steps}).encode()
-        workspace = _workspace(self._places).directory
-        made = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=workspace)
+        place = _workspace(self._places)
+        workspace = place.directory
+        draft = Draft(place)
         try:
-            while data:
-                data = data[os.write(made, data) :]
-            os.link(f"/proc/self/fd/{made}", _NEXT if decided else NAME, dst_dir_fd=workspace)
+            draft.write(data)
+            draft.link(workspace, _NEXT if decided else NAME)
             if decided:
                 os.rename(_NEXT, NAME, src_dir_fd=workspace, dst_dir_fd=workspace)
         finally:
-            os.close(made)
+            os.close(draft.fd)
 
 
 def recover(places: Places, together: Condition) -> int:

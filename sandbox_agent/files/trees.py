@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.outside_paths import is_file_of_image
 from sandbox_agent.files.directories import make_directory, replaceable
+from sandbox_agent.files.draft import hidden_name
 from sandbox_agent.files.places import RULE, Place, open_in, open_parent, split
 
 # A worker that answers later is killed.
@@ -85,7 +86,7 @@ class _Removal:
             if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
                 raise
             if depth >= _DEEPEST:
-                unique = f".paddock-{os.urandom(8).hex()}"
+                unique = hidden_name()
                 os.rename(name, unique, src_dir_fd=directory, dst_dir_fd=self._top)
                 return
             below = os.open(name, _DIRECTORY, dir_fd=directory)
@@ -128,7 +129,7 @@ def copy(
     if parents:
         make_directory(to_place, above)
     into = open_in(to_place, above, os.O_PATH | os.O_DIRECTORY)
-    temporary = f".paddock-{os.urandom(8).hex()}"
+    temporary = hidden_name()
     try:
         from_directory, from_name = _opened(place, path)
         copying = _Copying(place, most_bytes)

@@ -8,16 +8,16 @@ from sandbox_agent.decide.files import ranges
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 from sandbox_agent.files.condition import UNCONDITIONAL, Condition, not_met
 from sandbox_agent.files.directories import make_directory, replaceable
+from sandbox_agent.files.draft import Draft, hidden_name, write_all
 from sandbox_agent.files.places import Place, open_in, open_parent, split
 from sandbox_agent.files.reading import not_regular, open_regular
 
 
 class _Upload:
-    """New content that is collected in an unnamed file of the directory until it is committed.
+    """New content that is collected in a draft until it is committed.
 
-    With `parents`, the commit creates missing parent directories; until then the unnamed file is in
-    the lowest directory that exists. If this process ends without a commit, the kernel frees the
-    unnamed file and nothing has changed.
+    With `parents`, the commit creates missing parent directories; until then the draft is in the
+    lowest directory that exists.
     """
 
     def __init__(self, workspace: Place, path: str, *, parents: bool) -> None:
@@ -33,7 +33,7 @@ class _Upload:
                     raise
                 above = above.rpartition("/")[0] or "."
         try:
-            self._fd = open_in(Place(directory), ".", os.O_TMPFILE | os.O_RDWR, 0o600)
+            self._draft = Draft(Place(directory))
         finally:
             os.close(directory)
         self._missing = above != self._parent
@@ -41,7 +41,7 @@ class _Upload:
 
     def push(self, data: bytes) -> None:
         """Adds bytes."""
-        write_all(self._fd, data)
+        self._draft.write(data)
         self.size += len(data)
 
     def _make_parents(self) -> None:
@@ -76,7 +76,7 @@ class Writer(_Upload):
         elif self._condition.match is not None:
             raise not_met(path)
         mode = 0o644 if self._missing else self._current_mode()
-        os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
+        os.fchmod(self._draft.fd, mode if permissions is None else permissions & 0o777)
 
     def _current_mode(self) -> int:
         """The mode of the file to replace. Raises: AgentError; OSError if the mode protects it."""
@@ -95,13 +95,13 @@ class Writer(_Upload):
         """Puts the content in place in one step. Raises: AgentError, OSError."""
         self._make_parents()
         if self._modified is not None:
-            os.utime(self._fd, (self._modified, self._modified))
+            os.utime(self._draft.fd, (self._modified, self._modified))
         directory, name = open_parent(self._workspace, self._path)
         try:
             with self._condition.held():
                 self._condition.check(self._workspace, self._path)
                 self._put(directory, name)
-            self.version = ranges.version(os.fstat(self._fd))
+            self.version = ranges.version(os.fstat(self._draft.fd))
         finally:
             os.close(directory)
 
@@ -110,19 +110,17 @@ class Writer(_Upload):
         self._make_parents()
         directory, _ = open_parent(self._workspace, self._path)
         try:
-            os.link(f"/proc/self/fd/{self._fd}", name, dst_dir_fd=directory)
+            self._draft.link(directory, name)
         finally:
             os.close(directory)
 
     def _put(self, directory: int, name: str) -> None:
         """Gives the content its name, in place of what has it now."""
-        # /proc/self/fd is the only way to name an O_TMPFILE without a capability.
-        content = f"/proc/self/fd/{self._fd}"
         try:
-            os.link(content, name, dst_dir_fd=directory)
+            self._draft.link(directory, name)
         except FileExistsError:
-            temporary = f".paddock-{os.urandom(8).hex()}"
-            os.link(content, temporary, dst_dir_fd=directory)
+            temporary = hidden_name()
+            self._draft.link(directory, temporary)
             try:
                 os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except OSError:
@@ -144,16 +142,10 @@ class Appender(_Upload):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         target = open_regular(self._workspace, self._path, flags)
         start = os.fstat(target).st_size
-        os.lseek(self._fd, 0, os.SEEK_SET)
+        os.lseek(self._draft.fd, 0, os.SEEK_SET)
         try:
-            while data := os.read(self._fd, CHUNK_BYTES):
+            while data := os.read(self._draft.fd, CHUNK_BYTES):
                 write_all(target, data)
         except OSError:
             os.ftruncate(target, start)
             raise
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Writes all of the bytes. Raises: OSError."""
-    while data:
-        data = data[os.write(fd, data) :]

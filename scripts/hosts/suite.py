@@ -111,6 +111,10 @@ TOPICS = (
         _of(f"{_INTEGRATION}/test_stopping", "a_sandbox_s_first_process_is_known"),
     ),
     Topic(
+        "staged changes",
+        _of(f"{_INTEGRATION}/test_proposals", "file_operations_are_staged_as_a_whole"),
+    ),
+    Topic(
         "egress",
         _of(f"{_INTEGRATION}/test_egress", "curl_reaches_an_allowed_host"),
         (

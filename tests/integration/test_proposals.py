@@ -17,6 +17,7 @@ from orchestrator.host.workspace.staged.commit_steps import CommitSelection
 from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.record.audit import query
 from orchestrator.work.proposals.proposals import ProposalConflictError
+from tests.support.archives import Entry, tar_of, zip_of
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened, running, state
 
@@ -127,6 +128,23 @@ async def test_what_is_staged_is_seen_by_all_and_reaches_the_workspace_by_a_comm
     events = await query.events(plane.database, box.session.key, limit=100)
     told = [event["operation"] for event in events if event["operation"].startswith("proposal")]
     assert told == ["proposal.commit", "proposal.end"]
+    await box.close()
+
+
+async def test_file_operations_are_staged_as_a_whole(plane: ControlPlane) -> None:
+    box = await seeded(plane, "files", "echo old > a; mkdir d")
+    before = tree(box.workspace)
+    async with plane.sessions.suspensions.using(TESTER, box.session):
+        await box.write("a", b"new\n")
+        await box.write("d/b", b"b" * 300_000)
+        await box.unpack(tar_of([Entry("c", b"c\n"), Entry("a2", b"2\n")]))
+        await box.unpack(zip_of([Entry("e", b"e\n")]), kind="zip")
+        assert await box.read("a") == b"new\n"
+        assert await box.read("d/b") == b"b" * 300_000
+        assert sorted(await box.paths(depth=2)) == ["a", "a2", "c", "d", "d/b", "e"]
+    assert tree(box.workspace) == before
+    page = await plane.proposals.show(TESTER, box.session, "", 1000)
+    assert [item.ref for item in page.items] == ["a", "a2", "c", "d/b", "e"]
     await box.close()
 
 

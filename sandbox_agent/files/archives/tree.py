@@ -15,9 +15,9 @@ from sandbox_agent.enforce.syscalls import open_beneath
 from sandbox_agent.files.archives import names
 from sandbox_agent.files.archives.tally import Tally
 from sandbox_agent.files.directories import make_directory, replaceable
+from sandbox_agent.files.draft import Draft, hidden_name
 from sandbox_agent.files.places import Place, open_in
 from sandbox_agent.files.refusals import refusal
-from sandbox_agent.files.writing import write_all
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_MODE = 0o755
@@ -95,17 +95,16 @@ class Tree:
         above, name = self._parent(path)
         try:
             _check_free(above, name, path)
-            made = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=above)
+            draft = Draft(Place(above))
         except OSError as error:
             raise _refusal(error, path) from None
-        return NewFile(self, path, made, mode & 0o777, modified)
+        return NewFile(self, path, draft, mode & 0o777, modified)
 
-    def put(self, path: str, made: int, size: int) -> None:
+    def put(self, path: str, draft: Draft, size: int) -> None:
         """Gives a new file its name; called by `NewFile`."""
         above, name = self._parent(path)
         try:
-            # /proc/self/fd is the only way to name such a file without a capability.
-            _put(above, name, lambda at: os.link(f"/proc/self/fd/{made}", at, dst_dir_fd=above))
+            _put(above, name, lambda at: draft.link(above, at))
         except OSError as error:
             raise _refusal(error, path) from None
         self.tally.add("file", path, size)
@@ -190,29 +189,29 @@ class Tree:
 class NewFile:
     """A file without a name, which the kernel frees unless `done` gives it one."""
 
-    def __init__(self, tree: Tree, path: str, descriptor: int, mode: int, modified: int) -> None:
+    def __init__(self, tree: Tree, path: str, draft: Draft, mode: int, modified: int) -> None:
         self._tree, self._path = tree, path
-        self._descriptor, self._mode, self._modified = descriptor, mode, modified
+        self._draft, self._mode, self._modified = draft, mode, modified
         self._size = 0
 
     def write(self, data: bytes) -> None:
         """Adds content."""
         self._tree.spend(self._path, len(data))
         try:
-            write_all(self._descriptor, data)
+            self._draft.write(data)
         except OSError as error:
             raise _refusal(error, self._path) from None
         self._size += len(data)
 
     def done(self) -> None:
         """Gives the file its mode, its time and its name."""
-        os.fchmod(self._descriptor, self._mode)
-        os.utime(self._descriptor, ns=(self._modified, self._modified))
-        self._tree.put(self._path, self._descriptor, self._size)
+        os.fchmod(self._draft.fd, self._mode)
+        os.utime(self._draft.fd, ns=(self._modified, self._modified))
+        self._tree.put(self._path, self._draft, self._size)
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._descriptor)
+        os.close(self._draft.fd)
 
 
 def _made(root: int, path: str, note: Callable[[], None]) -> int:
@@ -252,7 +251,7 @@ def _put(directory: int, name: str, make: Callable[[str], None]) -> None:
     try:
         make(name)
     except FileExistsError:
-        temporary = f".paddock-{os.urandom(8).hex()}"
+        temporary = hidden_name()
         make(temporary)
         try:
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)

@@ -2,7 +2,6 @@
 
 import errno
 import io
-import os
 import stat
 import time
 import zipfile
@@ -14,8 +13,8 @@ from sandbox_agent.decide.protocol import CHUNK_BYTES
 from sandbox_agent.files.archives import names, zip_entries
 from sandbox_agent.files.archives.tally import MOST_ENTRIES
 from sandbox_agent.files.archives.tree import NewFile, Tree
-from sandbox_agent.files.places import Place, open_in
-from sandbox_agent.files.writing import write_all
+from sandbox_agent.files.draft import Draft, write_all
+from sandbox_agent.files.places import Place
 
 _Steps = Generator[None, None, None]
 # How long one call of `finish` unpacks; the control plane then asks for the next one.
@@ -35,7 +34,7 @@ class Unzip:
     def __init__(self, tree: Tree, place: Place) -> None:
         self._tree = tree
         # The file has no name. It is in the workspace, so it counts towards the session's quota.
-        self._stored = _StoredArchive(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b")
+        self._stored = _StoredArchive(Draft(place).fd, "r+b")
         self._steps = self._entries()
 
     def push(self, data: bytes) -> None:

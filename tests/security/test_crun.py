@@ -43,6 +43,7 @@ from tests.security.test_system_calls import test_denied_call, test_network, tes
 from tests.security.test_writing import test_file_of_the_image
 from tests.support.arsenal import Arsenal
 from tests.support.attack import Attacks, write_armed_levels
+from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.leaks import left_behind
 from tests.support.plane import opened
@@ -115,6 +116,7 @@ async def test_the_engine_used_it(new_box: BoxFactory, level: str) -> None:
     await box.close()
 
 
+@attempt("a mount that is read-only", layer="mounts", levels="high")
 async def test_what_is_read_only_stays_so(control_plane: ControlPlane) -> None:
     """The runtime itself mounts it for writing, and the flags are set afterwards."""
     shown = await control_plane.volumes.create(TESTER, "kept", 32 * 2**20, KeyLimits())

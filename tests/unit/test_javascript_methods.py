@@ -23,6 +23,7 @@ ELSEWHERE = {
     "Images.list": "Paddock.images",
     "Models.list": "Paddock.models",
     "Tools.list": "Paddock.tools",
+    "SessionSnapshots.create": "NamedSnapshots.create",
     "Settings.get": "Session.settings",
     "Settings.set": "Session.setSettings",
 }

@@ -15,9 +15,11 @@ import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
 import { SessionRun } from "./session_run.js";
 import { Ends, TimeDialog } from "./session_time.js";
-import { Fork, KeptFiles } from "./named_snapshots.js";
 import { TakeSnapshot } from "./snapshots.js";
 import { SessionTurns } from "./session_turns.js";
+
+const keptFiles = async () => (await import("./named_snapshots.js")).KeptFiles;
+const fork = async () => (await import("./named_snapshots.js")).Fork;
 
 const TABS = [
   ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["shells", "Named shells"], ["code", "Code"],
@@ -53,8 +55,8 @@ function Actions({ session, refresh }) {
     ${error && html`<${Failure} error=${error} />`}
     ${asking === "time" && html`<${TimeDialog} session=${session} onChanged=${refresh} onClose=${() => setAsking(null)} />`}
     ${asking === "snapshot" && html`<${TakeSnapshot} session=${session} onClose=${() => setAsking(null)} />`}
-    ${asking === "files" && html`<${KeptFiles} session=${session} onClose=${() => setAsking(null)} />`}
-    ${asking === "fork" && html`<${Fork} session=${session} onClose=${() => setAsking(null)} />`}
+    ${asking === "files" && html`<${Later} load=${keptFiles} session=${session} onClose=${() => setAsking(null)} />`}
+    ${asking === "fork" && html`<${Later} load=${fork} session=${session} onClose=${() => setAsking(null)} />`}
     ${["complete", "abort"].includes(asking) && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
       onYes=${() => act("POST", asking)} onNo=${() => setAsking(null)}>
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from orchestrator.host.workspace.image_copy import sync
 from orchestrator.settings.instance_url import find_url
 from orchestrator.settings.settings import Settings, load_settings
 from paddock import PaddockSync
@@ -63,6 +64,9 @@ def leave(url: str, key: str, state_dir: Path) -> dict[str, Any]:
         started = paddock.sessions.get("high").processes.start(argv=["sleep", "1000"])
         assert paddock.sessions.inspect(SUSPENDED).activity == "suspended"
         paddock.sessions.pause(PAUSED)
+    # The kernel writes files some seconds later, as everywhere; the record is on the disk at once.
+    for mount in state_dir.glob("slots/*/fs"):
+        sync(mount)
     return {"command": started.command_id, "uids": _uids(state_dir)}
 
 

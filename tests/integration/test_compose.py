@@ -205,7 +205,8 @@ def payload_runs(deployment: Deployment, session: str) -> bool:
     script = "chmod 700 /workspace/payload && exec /workspace/payload"
     user = str(workspace.stat().st_uid)
     status, output = deployment.inside(container, ["/bin/sh", "-c", script], user)
-    assert (status, output) == (0, "ran\n") or (status == 126 and "Permission denied" in output)
+    # A shell's status for a file that can't be executed; the engine may lose what it says.
+    assert (status, output) == (0, "ran\n") or (status == 126 and "ran" not in output)
     return status == 0
 
 

@@ -135,7 +135,7 @@ async def test_images_must_be_listed_present_and_ours(
         for image, said in [
             ("debian:latest", "not on the operator's list"),
             (missing, "get it with `docker pull"),
-            (foreign_image, "is not a sandbox image"),
+            (foreign_image, "has no agent, and was not checked"),
         ]:
             with pytest.raises(ValidationError, match=said):
                 await plane.sessions.create(TESTER, NewSession(terms=Terms(image=image)))
@@ -156,21 +156,21 @@ async def test_admission_stops_before_the_host_is_full(sandbox_image: str) -> No
 
 
 FAILURES = {
-    "record": ("sessions._creation._recorder.record", AuditUnavailableError("full")),
-    "prepare": ("sessions._creation._workspaces.prepare", OSError("no slot")),
+    "record": ("sessions.creation._recorder.record", AuditUnavailableError("full")),
+    "prepare": ("sessions.creation._workspaces.prepare", OSError("no slot")),
     "network": ("engine.ensure_open_network", EngineUnavailableError("no rules")),
     "image": ("engine.image", EngineUnavailableError("asleep")),
     "create": ("engine.create", EngineUnavailableError("no room")),
     "names": ("engine.close_names", EngineUnavailableError("no rule")),
     "hello": (
-        "sessions._creation._sandboxes._starter._hello._hello",
+        "sessions.creation._sandboxes._starter._hello._hello",
         SandboxUnavailableError("silent"),
     ),
     "interrupted": (
-        "sessions._creation._sandboxes._starter._hello._hello",
+        "sessions.creation._sandboxes._starter._hello._hello",
         asyncio.CancelledError(),
     ),
-    "acknowledge": ("sessions._creation._workspaces.keeping", AuditUnavailableError("full")),
+    "acknowledge": ("sessions.creation._workspaces.keeping", AuditUnavailableError("full")),
 }
 
 

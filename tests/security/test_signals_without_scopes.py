@@ -71,11 +71,12 @@ AGAIN = (
 )
 _LACKING = ("scopes",)
 _PROGRAM = Path(signalling_program.__file__).read_text()
+# With job control, `wait` may answer with an earlier stop of a job that has ended since.
 _SHELL = """
 set -m
 sleep 100 & kill %1; wait %1; echo "job $?"
-sleep 100 & kill -STOP $!; kill -CONT $!; kill -KILL $!; wait -f $!; echo "stopped $?"
 set +m
+sleep 100 & kill -STOP $!; kill -CONT $!; kill -KILL $!; wait $!; echo "stopped $?"
 timeout 0.1 sleep 100; echo "timeout $?"
 timeout -s KILL 0.1 bash -c 'trap "" TERM; sleep 100'; echo "deaf $?"
 (trap 'echo trapped; exit 3' USR1; kill -USR1 $BASHPID); echo "self $?"

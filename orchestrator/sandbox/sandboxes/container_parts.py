@@ -8,6 +8,7 @@ from orchestrator.host.engine.base import (
     LABEL_SESSION,
     Container,
     Engine,
+    MountedAgent,
     SandboxSpec,
 )
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS
@@ -34,7 +35,9 @@ class ContainerPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises EngineUnavailableError; the engine then leaves nothing behind."""
-        plan.container_id = await self._engine.create(self._spec(plan))
+        if plan.agent is None:
+            raise SandboxUnavailableError("the sandbox has no agent")
+        plan.container_id = await self._engine.create(self._spec(plan, plan.agent))
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Uses the container that was found."""
@@ -46,7 +49,7 @@ class ContainerPart(Part):
         if plan.container_id is not None:
             await self._engine.remove(plan.container_id)
 
-    def _spec(self, plan: Plan) -> SandboxSpec:
+    def _spec(self, plan: Plan, agent: MountedAgent) -> SandboxSpec:
         return SandboxSpec(
             name=f"paddock-{plan.name}",
             image=plan.image,
@@ -63,10 +66,10 @@ class ContainerPart(Part):
             limits=plan.limits,
             tmp_exec=not plan.level.noexec,
             network=plan.network,
+            agent=agent,
             runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
-            agent=plan.agent,
         )
 
 

@@ -6,6 +6,7 @@ from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.engine.base import (
     LABEL_PROTOCOL,
     LABEL_SESSION,
+    Bind,
     Container,
     Engine,
     MountedAgent,
@@ -18,6 +19,7 @@ from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Par
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from paddock.contract.words import Start
 from sandbox_agent.decide.facilities import FLAGS
+from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
@@ -83,8 +85,9 @@ class FlagsPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
-        if plan.runtime != KEEPS_FLAGS:
-            flags = await self._node.keep_flags(plan.first, plan.binds)
+        if plan.runtime != KEEPS_FLAGS and plan.agent is not None:
+            mounted = Bind(plan.agent.directory, PLACE, read_only=True)
+            flags = await self._node.keep_flags(plan.first, [*plan.binds, mounted])
             # What is read-only is so at every level.
             demanded = ST_RDONLY if FLAGS in plan.level.requires.without else ~0
             plan.flags = {place: each & demanded for place, each in flags.items()}

@@ -1,6 +1,7 @@
 """Sandboxes that wait for sessions of a template: as cold ones, renewed, and gone with it."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from tests.support.leaks import (
     containers,
     left_behind,
     made_ahead,
+    unmount_all,
     workspaces_left,
 )
 from tests.support.new_session import new_session
 from tests.support.plane import opened
-from tests.support.server import Server, serving
+from tests.support.server import Server
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -185,18 +187,33 @@ async def server_ready(server: Server, number: int) -> None:
             text = await response.text()
 
 
-async def test_a_kill_leaves_nothing_that_waited(sandbox_image: str, tmp_path: Path) -> None:
-    templates = tmp_path / "templates"
+@asynccontextmanager
+async def templated(image: str, directory: Path) -> AsyncIterator[Server]:
+    """A server with the template; at its end, nothing that waited is left."""
+    templates = directory / "templates"
     templates.mkdir()
     (templates / "site.toml").write_text(SITE)
     settings = {
-        "PADDOCK_IMAGE": sandbox_image,
+        "PADDOCK_IMAGE": image,
         "PADDOCK_TEMPLATES_DIR": str(templates),
         "PADDOCK_WARM_SANDBOXES": "2",
         "PADDOCK_MIN_FREE_MEMORY_BYTES": "0",
         "PADDOCK_MIN_FREE_DISK_BYTES": "0",
     }
-    async with serving(tmp_path / "state", **settings) as server:
+    server = Server(directory / "state", **settings)
+    try:
+        await server.start()
+        yield server
+        assert workspaces_left(server.state_dir) == NO_WORKSPACES
+    finally:
+        await server.stop()
+        unmount_all(server.state_dir)
+    assert made_ahead(server.state_dir) == NONE_AHEAD
+    assert left_behind(server.state_dir) == NOTHING
+
+
+async def test_a_kill_leaves_nothing_that_waited(sandbox_image: str, tmp_path: Path) -> None:
+    async with templated(sandbox_image, tmp_path) as server:
         built = await server.ok("POST", "/api/templates/site/build", {})
         assert (built["warm"], built["state"]) == (2, "built")
         await server_ready(server, 2)
@@ -213,7 +230,3 @@ async def test_a_kill_leaves_nothing_that_waited(sandbox_image: str, tmp_path: P
         shown = await server.ok("POST", "/api/sessions/one/exec", {"command": "cat src/link"})
         assert shown["stdout"] == "<p>hello</p>"
         await server.ok("DELETE", "/api/sessions/one?purge=true")
-        assert workspaces_left(server.state_dir) == NO_WORKSPACES
-        await server.stop()
-        assert made_ahead(server.state_dir) == NONE_AHEAD
-        assert left_behind(server.state_dir) == NOTHING

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace.disk_image import RELEASE_SECONDS, DiskImages
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class PreparedSlots:
         def make(draft: Path) -> None:
             fill(draft)
             self._images.mount(draft)
+            FaultPoint.AHEAD_FILLED.reached()
 
         self._make(files, make)
 

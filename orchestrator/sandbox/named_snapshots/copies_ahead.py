@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace.prepared_slots import PreparedSlots
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.host.workspace.storage import Storage
@@ -50,6 +51,9 @@ class CopiesAhead:
             return False
         self.ready[snapshot_id] -= 1
         try:
-            return await self._storage.take_filled(workspace, snapshot_id)
+            taken = await self._storage.take_filled(workspace, snapshot_id)
         finally:
             self._when_taken()
+        if taken:
+            FaultPoint.AHEAD_TAKEN.reached()
+        return taken

@@ -2945,6 +2945,10 @@ export type Template = {
   built_at: string | null;
   /** What the prepared workspace takes on the disk. */
   size_bytes: number | null;
+  /** How many sandboxes are to wait for its sessions. */
+  warm: number;
+  /** How many of them wait, with its files: so many sessions take one over. */
+  ready: number;
   failure: TemplateFailure | null;
 };
 

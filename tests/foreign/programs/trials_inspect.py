@@ -57,7 +57,7 @@ def test_a_refusal_says_the_rule_and_what_to_do(tmp_path: Path) -> None:
     def asking() -> Any:
         async def solve(state: TaskState, generate: Any) -> TaskState:
             with pytest.raises(
-                PermissionError, match=r"command-allowlist.*higher permission level"
+                PermissionError, match=r"command-allowlist.*higher"
             ):
                 await sandbox().exec(["sh", "-c", "true"])
             with pytest.raises(PermissionError, match="path-outside-workspace"):

@@ -1,4 +1,4 @@
-"""An environment of mini-swe-agent, named by its class's path, and an agent whose model is a list."""
+"""An environment of mini-swe-agent, named by its class's path, and an agent with a scripted model."""
 
 import json
 import subprocess

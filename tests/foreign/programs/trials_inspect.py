@@ -56,9 +56,7 @@ def test_a_refusal_says_the_rule_and_what_to_do(tmp_path: Path) -> None:
     @solver
     def asking() -> Any:
         async def solve(state: TaskState, generate: Any) -> TaskState:
-            with pytest.raises(
-                PermissionError, match=r"command-allowlist.*higher"
-            ):
+            with pytest.raises(PermissionError, match=r"command-allowlist.*higher"):
                 await sandbox().exec(["sh", "-c", "true"])
             with pytest.raises(PermissionError, match="path-outside-workspace"):
                 await sandbox().read_file("/etc/passwd")

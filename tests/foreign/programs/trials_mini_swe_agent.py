@@ -1,4 +1,4 @@
-"""An environment of mini-swe-agent, named by its class's path, and an agent with a scripted model."""
+"""mini-swe-agent's environment, named by its class's path, and an agent whose model is a script."""
 
 import json
 import subprocess

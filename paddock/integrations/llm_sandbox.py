@@ -110,6 +110,7 @@ class PaddockSession(BaseSession):
             encoding_errors=encoding_errors,
         )
         super().__init__(config, libraries=libraries)
+        self.container: Session[Sync] | None = None
         self.stream = stream
         self._address = (url, key, context)
         self._terms = {"image": image, "workspace_path": workdir, **terms}
@@ -223,8 +224,7 @@ class PaddockSession(BaseSession):
     def _opened(self) -> Session[Sync]:
         if self.container is None:
             raise NotOpenSessionError
-        found: Session[Sync] = self.container
-        return found
+        return self.container
 
     def _require(self, done: ConsoleOutput) -> None:
         if done.exit_code:

@@ -51,6 +51,7 @@ API_FLOORS = (
     "catalog",
     "openapi",
     "http",
+    "compat",
     "console",
     "previews",
     "log",

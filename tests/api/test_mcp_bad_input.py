@@ -19,7 +19,11 @@ JSON_VALUES = st.recursive(
     max_leaves=8,
 )
 METHODS = st.sampled_from(
-    ["tools/call", "tools/list", "resources/read", "ping", "notifications/cancelled", "nothing"]
+    [
+        *("tools/call", "tools/list", "resources/read", "ping", "notifications/cancelled"),
+        *("prompts/list", "prompts/get", "completion/complete", "logging/setLevel"),
+        *("resources/templates/list", "resources/subscribe", "resources/unsubscribe", "nothing"),
+    ]
 )
 NAMES = st.sampled_from(["exec", "read_file", "write_file", "list_files", "signal_process"])
 
@@ -123,7 +127,9 @@ def test_parameters_of_any_kind(value: Any) -> None:
     found = request_id(value)
     assert found is None or (found == value and not isinstance(found, bool))
     for read, kind in ((text_parameter, str), (object_parameter, dict)):
-        if isinstance(value, kind):
+        if kind is dict and value is None:
+            assert read({"it": value}, "it") == {}
+        elif isinstance(value, kind):
             assert read({"it": value}, "it") == value
         else:
             with pytest.raises(McpError, match="must be"):

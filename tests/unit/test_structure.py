@@ -41,6 +41,7 @@ API_FLOORS = (
     "catalog",
     "openapi",
     "http",
+    "compat",
     "console",
     "previews",
     "log",

@@ -1,0 +1,40 @@
+"""What a foreign protocol is: its routes, where its clients put a credential, and its errors."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from api.compat.call import Call
+from api.shape.access import Access
+from orchestrator.ground.errors import PaddockError
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method of a path, below the protocol's own.
+
+    `access` is the least that the caller needs; each operation that the handler performs demands
+    its own besides. `stops`: the request stops something, so it is counted only if it did not.
+    """
+
+    method: str
+    path: str
+    access: Access
+    handler: Callable[[Call], Awaitable[web.StreamResponse]]
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A protocol. Its paths begin with `/compat/`, its name and, if it has one, a session's id.
+
+    `credential` finds the key or handle in a request; it raises UnauthorizedError. `failure` is the
+    response to an error in the protocol's own form, with the request's id.
+    """
+
+    name: str
+    path: str
+    routes: Sequence[Route]
+    credential: Callable[[web.Request], str]
+    failure: Callable[[PaddockError, str], web.Response]

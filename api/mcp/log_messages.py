@@ -9,7 +9,7 @@ from paddock.contract.mcp import McpReply
 # The protocol's levels, the least severe first.
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 # Characters of an event; of a longer one, only these members are sent.
-_MOST_TEXT = 4096
+MOST_TEXT = 4096
 _ALWAYS = ("seq", "time", "operation", "decision", "rule", "command_id")
 # What happens often, and on the way to something else.
 _DEBUG = frozenset({"command.exec", "file.read", "file.list", "file.stat", "read", "budget.usage"})
@@ -39,7 +39,7 @@ class LogFilter:
         level = level_of(event)
         if LEVELS.index(level) < self._from:
             return None
-        if len(recorded.text) > _MOST_TEXT:
+        if len(recorded.text) > MOST_TEXT:
             event = {name: event[name] for name in _ALWAYS if name in event} | {"shortened": True}
         params = {"level": level, "logger": recorded.operation, "data": event}
         return notice(LOG_MESSAGE, params)

@@ -152,6 +152,10 @@ class Streams:
         self._opened = 0
         self._found: dict[int, Stream] = {}
 
+    def __len__(self) -> int:
+        """The number of requests whose streams are kept."""
+        return len(self._found)
+
     def open(self, *, primed: bool) -> Stream:
         """The stream of another request; old ones make room."""
         self._forget()

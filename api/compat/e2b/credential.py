@@ -1,0 +1,38 @@
+"""Where E2B's SDKs put a credential, and the sandbox that they mean."""
+
+from aiohttp import web
+
+from orchestrator.ground.errors import UnauthorizedError, ValidationError
+
+_KEY = "X-API-KEY"
+_TOKEN = "X-Access-Token"
+_SANDBOX = "E2b-Sandbox-Id"
+
+
+def credential(request: web.Request) -> str:
+    """The key, or the handle that a create answer had as `envdAccessToken`.
+
+    It is in `X-Access-Token` for what is inside a sandbox, in `X-API-KEY` for everything else, or a
+    bearer token in both. `Authorization: Basic` names a user inside. Raises: UnauthorizedError.
+    """
+    for name in (_TOKEN, _KEY):
+        values = request.headers.getall(name, [])
+        if len(values) > 1:
+            raise UnauthorizedError(f"the header {name} is given twice")
+        if values and values[0].strip():
+            return values[0].strip()
+    for value in request.headers.getall("Authorization", []):
+        scheme, _, token = value.partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+    raise UnauthorizedError(
+        f"a credential is missing: {_KEY} with a key of Paddock's (E2B_API_KEY), or {_TOKEN}"
+    )
+
+
+def sandbox_id(request: web.Request) -> str:
+    """The sandbox that a request is meant for. Raises: ValidationError."""
+    values = request.headers.getall(_SANDBOX, [])
+    if len(values) != 1 or not values[0]:
+        raise ValidationError(f"the header {_SANDBOX} must name one sandbox", field=_SANDBOX)
+    return values[0]

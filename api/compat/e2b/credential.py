@@ -5,7 +5,7 @@ from aiohttp import web
 from orchestrator.ground.errors import UnauthorizedError, ValidationError
 
 _KEY = "X-API-KEY"
-_TOKEN = "X-Access-Token"
+_INSIDE = "X-Access-Token"
 _SANDBOX = "E2b-Sandbox-Id"
 
 
@@ -15,7 +15,7 @@ def credential(request: web.Request) -> str:
     It is in `X-Access-Token` for what is inside a sandbox, in `X-API-KEY` for everything else, or a
     bearer token in both. `Authorization: Basic` names a user inside. Raises: UnauthorizedError.
     """
-    for name in (_TOKEN, _KEY):
+    for name in (_INSIDE, _KEY):
         values = request.headers.getall(name, [])
         if len(values) > 1:
             raise UnauthorizedError(f"the header {name} is given twice")
@@ -26,7 +26,7 @@ def credential(request: web.Request) -> str:
         if scheme.lower() == "bearer" and token.strip():
             return token.strip()
     raise UnauthorizedError(
-        f"a credential is missing: {_KEY} with a key of Paddock's (E2B_API_KEY), or {_TOKEN}"
+        f"a credential is missing: {_KEY} with a key of Paddock's (E2B_API_KEY), or {_INSIDE}"
     )
 
 

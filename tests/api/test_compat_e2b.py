@@ -115,8 +115,10 @@ async def test_a_repeated_request_makes_one_sandbox(api: Api) -> None:
         api, "POST", SANDBOXES, status=201, json={"templateID": "base"}, headers=headers
     )
     assert again["sandboxID"] == first["sandboxID"]
-    # Only the creation tells the handle; the caller's own key serves, too.
-    assert (first["envdAccessToken"][:2], again["envdAccessToken"]) == ("H-", OPERATOR_KEY)
+    handle = first["envdAccessToken"]
+    assert (handle[:2], again["envdAccessToken"], again["trafficAccessToken"]) == (
+        *("H-", handle, handle),
+    )
     theirs = await told(
         *(api, "POST", SANDBOXES),
         status=201,

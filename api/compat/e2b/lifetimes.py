@@ -13,7 +13,7 @@ from api.compat.e2b.bodies import (
     RefreshBody,
     TimeoutBody,
 )
-from api.compat.e2b.sandboxes import made_answer
+from api.compat.e2b.sandboxes import found
 from api.compat.e2b.times import keep_paused, lengthen, set_time
 from api.operations.files import list_files
 from api.operations.session_changes import pause_session, resume_session
@@ -74,7 +74,7 @@ async def resume(call: Call) -> web.Response:
 
 
 async def _connected(call: Call, status: int) -> web.Response:
-    return made_answer(call, await call.done(inspect_session), status)
+    return views.answer(found(call, await call.done(inspect_session)), status)
 
 
 async def _woken(call: Call) -> bool:

@@ -12,6 +12,7 @@ from api.compat.e2b import views
 from api.compat.e2b.bodies import SandboxBody
 from api.compat.e2b.choice import chosen
 from api.compat.e2b.credential import credential
+from api.compat.e2b.inside.tokens import Tokens
 from api.compat.e2b.network import narrowing
 from api.compat.e2b.pages import page_of
 from api.compat.e2b.queries import SandboxesQuery
@@ -33,7 +34,7 @@ from paddock.contract.session_requests import (
     SessionBody,
     SessionsQuery,
 )
-from paddock.contract.sessions import Session
+from paddock.contract.sessions import CreatedSession, Session
 
 # Where E2B's sandboxes have their files.
 HOME = "/home/user"
@@ -53,19 +54,26 @@ async def create(call: Call) -> web.Response:
         context = call.in_session(_id_of(call, repeated))
         named = validated(NamedSessionBody, wanted, _known(call))
         made = await call.done(ensure_session, context=context, body=named)
-    return made_answer(call, made)
+    known = handed(call, made.model) if isinstance(made, Created) else found(call, made)
+    return views.answer(known, 201)
 
 
-def made_answer(call: Call, made: Session | Created[Any], status: int = 201) -> web.Response:
-    """The answer with what a client needs.
+def handed(call: Call, made: CreatedSession) -> dict[str, Any]:
+    """A new sandbox, whose handle signs addresses from now on."""
+    tokens = call.context.kept.of(Tokens)
+    tokens.note(call.in_session(made.id).session(), made.handle)
+    return views.created(made, made.handle, call.plane.previews)
 
-    Only a creation tells the handle. Everybody else uses their own credential inside, too.
+
+def found(call: Call, shown: Session) -> dict[str, Any]:
+    """A sandbox that was there already, for its owner.
+
+    It gets the handle that was used last, if this process knows it, or else the caller's own
+    credential, which serves inside, too.
     """
-    if isinstance(made, Created):
-        shown, token = made.model, made.model.handle
-    else:
-        shown, token = made, credential(call.request)
-    return views.answer(views.created(shown, token, call.plane.previews), status)
+    known = call.context.kept.of(Tokens).live(shown.id)
+    token = next(iter(known), None) or credential(call.request)
+    return views.created(shown, token, call.plane.previews)
 
 
 async def list_all(call: Call) -> web.Response:

@@ -11,6 +11,7 @@ from api.compat.e2b import views
 from api.compat.e2b.bodies import ForkBody, SnapshotBody
 from api.compat.e2b.choice import without_version
 from api.compat.e2b.queries import SnapshotsQuery
+from api.compat.e2b.sandboxes import handed
 from api.compat.e2b.times import set_time
 from api.http.endpoint import read_query
 from api.operations.forks import fork_session
@@ -72,7 +73,7 @@ async def fork(call: Call) -> web.Response:
     answers = []
     for made in forked.sessions:
         await set_time(call, call.in_session(made.id), body.timeout)
-        answers.append({"sandbox": views.created(made, made.handle, call.plane.previews)})
+        answers.append({"sandbox": handed(call, made)})
     return views.answer(answers, 201)
 
 

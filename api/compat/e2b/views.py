@@ -46,6 +46,8 @@ def created(session: Session, token: str, previews: PreviewOrigin) -> dict[str, 
     return {
         **_identity(session),
         "envdAccessToken": token,
+        # The interpreter's clients send only this one.
+        "trafficAccessToken": token,
         "domain": domain(previews),
     }
 

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from api.compat.e2b.views import VERSION
+from api.compat.enabled import OWN_PORTS
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate.observe.usage import Sample
@@ -15,6 +16,7 @@ from orchestrator.settings.settings import Settings
 from tests.api.conftest import IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.e2b import SANDBOXES, made, refused, seconds_left, sent, told
 from tests.support.fake_agent import Agents
+from tests.support.previews import previews
 
 
 @pytest.fixture
@@ -386,3 +388,26 @@ async def test_everything_is_on_record(api: Api) -> None:
         assert (operation, "operator") in events, events
     created = next(each for each in page["items"] if each["operation"] == "session.create")
     assert created["args"]["metadata"] == {"user": "Anna"}
+
+
+async def test_host_names_lead_inside(api: Api) -> None:
+    async with previews(api.plane, own_ports=api.server.app[OWN_PORTS]) as shown:
+        one, two = await made(api), await made(api)
+        handle = one["envdAccessToken"]
+        assert one["domain"] == f"localhost:{shown.server.port}"
+
+        async def status(sandbox: dict[str, Any], token: str, port: int = 49983) -> int:
+            host = f"{port}-{sandbox['sandboxID']}.{sandbox['domain']}"
+            # The host name decides, not what a client says besides.
+            sent = {"Host": host, "X-Access-Token": token, "E2b-Sandbox-Id": one["sandboxID"]}
+            return (await shown.get("/envs", headers=sent)).status
+
+        assert await status(one, handle) == 200
+        assert await status(one, OPERATOR_KEY) == 200
+        assert await status(two, OPERATOR_KEY, 49999) == 200
+        for sandbox, token in ((two, handle), (one, OTHER_KEY), (one, "pdk_nobody's")):
+            assert await status(sandbox, token) in (401, 502)
+        # Other ports are as they are without the protocol.
+        assert await status(one, handle, 8000) == 401
+        elsewhere = {"Host": f"49983-{one['sandboxID']}.example.org", "X-Access-Token": handle}
+        assert (await shown.get("/envs", headers=elsewhere)).status == 421

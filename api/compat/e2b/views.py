@@ -16,6 +16,8 @@ VERSION = "0.6.8"
 # The label that keeps what a sandbox was made from.
 TEMPLATE_LABEL = "e2b.template"
 DEFAULT_TEMPLATE = "base"
+# No name below it exists, by RFC 6761.
+_NO_DOMAIN = "ports-have-no-names.invalid"
 _MIB = 1024 * 1024
 # Of a session that no time-out ends.
 _NO_END = timedelta(days=365)
@@ -78,10 +80,13 @@ def detail(session: Session, previews: PreviewOrigin, *, reaches: bool) -> dict[
     }
 
 
-def domain(previews: PreviewOrigin) -> str | None:
-    """What follows `PORT-ID.` in the host names of ports; None: they have none."""
+def domain(previews: PreviewOrigin) -> str:
+    """What follows `PORT-ID.` in the host names of ports, which has its own port.
+
+    There is always one: without it, the SDKs would send a sandbox's credential to E2B.
+    """
     named = previews.named("x")
-    return None if named is None else named.partition("://x.")[2]
+    return _NO_DOMAIN if named is None else named.partition("://x.")[2]
 
 
 def answer(body: Any, status: int = 200, *, more: str | None = None) -> web.Response:

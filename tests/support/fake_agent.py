@@ -115,7 +115,7 @@ class FakeAgent:
         self.links: dict[str, str] = {}
         # By path: the times that were given.
         self.modified: dict[str, int] = {}
-        # Those that an archive named.
+        # Those that are known: an archive named them.
         self.directories: set[str] = set()
         self.ports = FakePorts()
         # What watches tell next, and whether that is all.
@@ -490,6 +490,10 @@ class FakeAgent:
     async def _on_file_stat(self, params: Message) -> Message:
         path = params["path"]
         known = self.files.get(path)
+        if path in self.directories:
+            facts = {"size": 0, "mode": 0o755, "modified": 1.5}
+            self.emit("file.stat", args={"path": path})
+            return {"path": path, "type": "directory", **facts, "version": version_of(b"")}
         self.emit("file.stat", args={"path": path}, error=None if known else "not found")
         if known is None:
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
@@ -548,7 +552,7 @@ class FakeAgent:
     async def _on_file_changes(self, params: Message) -> Message:
         if params["stream"] not in self._streams:
             raise AgentRefusalError("conflict", f"file stream {params['stream']} is closed")
-        if not self.changes:
+        if not self.changes and params["wait_ms"]:
             await self.changed.wait()
             self.changed.clear()
         told, self.changes = self.changes, []

@@ -334,6 +334,18 @@ async def test_files_are_written_and_read(api: Api, session: dict[str, Any], box
     assert len(await recorded(api, session, "file.write")) == 5
 
 
+async def test_attributes_are_replaced_as_a_whole(api: Api, box: Connect) -> None:
+    octets = {"Content_Type": "application/octet-stream"}
+    for named in ({"X_Metadata_Team": "search", "X_Metadata_a": "1"}, {"X_Metadata_b": "2"}, {}):
+        expected = {name[11:].lower(): value for name, value in named.items()}
+        response = await box.post("/files?path=a", b"x", **octets, **named)
+        (written,) = await response.json()
+        assert written.get("metadata", {}) == expected
+        assert api.agent.attributes["a"] == {f"user.e2b.{k}": v for k, v in expected.items()}
+        shown = (await box.call(FILES + "Stat", {"path": "a"}))["entry"]
+        assert shown.get("metadata", {}) == expected
+
+
 async def test_a_file_that_is_refused_says_why(api: Api, box: Connect) -> None:
     api.agent.files["d/x"] = b""
     octets = {"Content-Type": "application/octet-stream"}
@@ -644,7 +656,7 @@ async def test_requests_are_counted_as_others(
     held = api.plane.sessions.registry.get(session["id"])
     assert held is not None
     principal = Principal(f"handle:{held.id}", Role.HANDLE, held.key, held.owner)
-    rates = api.server.app[BOUNDS].rates  # type: ignore[union-attr]
+    rates = api.server.app[BOUNDS].rates
     while True:
         try:
             rates.spend(principal)

@@ -91,7 +91,8 @@ async def run(connect: Connect, line: str, **members: Any) -> Printed:
 
 async def ended(events: AsyncIterator[dict[str, Any]]) -> Printed:
     """A process to its end."""
-    pid, output, end = 0, {"stdout": b"", "stderr": b"", "pty": b""}, {}
+    pid, output = 0, {"stdout": b"", "stderr": b"", "pty": b""}
+    end: dict[str, Any] = {}
     async for each in events:
         event = each["event"]
         pid = event.get("start", {}).get("pid", pid)

@@ -42,10 +42,10 @@ from orchestrator.ground.errors import (
     UnauthorizedError,
     ValidationError,
 )
+from orchestrator.work.files.file_entries import FileEntry
 from paddock.contract.code import CodeValue
 from paddock.contract.commands import EXIT, ExitData
 from paddock.contract.file_trees import FileChange
-from paddock.contract.files import FileEntry
 
 MOST = 4096
 
@@ -236,7 +236,7 @@ def test_paths_begin_in_the_workspace() -> None:
 
 def entry(path: str, kind: str = "file", **members: Any) -> FileEntry:
     usual = {"size": 5, "mode": "0644", "modified": 1772616612.48, "target": None}
-    return FileEntry.model_validate({"path": path, "type": kind, **usual, **members})
+    return FileEntry(path, kind, **{**usual, **members})
 
 
 def test_an_entry_is_shown_whole() -> None:
@@ -258,7 +258,7 @@ def test_an_entry_is_shown_whole() -> None:
     assert shown["permissions"] == "lrwxrwxrwx"
     assert entry_info(entry("a", "other"), "/w")["type"] == "FILE_TYPE_UNSPECIFIED"
     attributes = {"team": "x"}
-    assert entry_info(entry("a"), "/w", attributes=attributes)["metadata"] == attributes
+    assert entry_info(entry("a", attributes=attributes), "/w")["metadata"] == attributes
 
 
 @given(st.floats(allow_nan=False))

@@ -4,7 +4,7 @@ import base64
 import binascii
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,11 @@ class Inside:
     def path(self, path: str) -> str:
         """A path of the caller's in the form of this API."""
         return inner(path, self.workspace)
+
+    def kept(self) -> AbstractAsyncContextManager[None]:
+        """Keeps the session's sandbox meanwhile; one that is suspended is restored first."""
+        suspensions = self.context.shared.sessions.suspensions
+        return suspensions.using(self.context.principal, self.session)
 
     async def done(self, handler: Callable[..., Any], **inputs: Any) -> Any:
         """The answer of an operation in the session, as `Call.done` has it."""

@@ -12,6 +12,7 @@ from api.compat.call import Call
 from api.compat.e2b.failure import failure as e2b_failure
 from api.compat.e2b.failure import message
 from api.compat.e2b.inside.access import Inside, enter, inside_credential
+from api.compat.e2b.inside.entries import ATTRIBUTES
 from api.compat.e2b.inside.inflate import deflated, inflated
 from api.compat.e2b.inside.parts import parts
 from api.compat.e2b.inside.paths import absolute
@@ -103,11 +104,29 @@ async def _written_parts(inside: Inside, attributes: Mapping[str, str]) -> list[
 async def _put(
     inside: Inside, path: str, body: AsyncIterator[bytes], attributes: Mapping[str, str]
 ) -> dict[str, Any]:
-    query = validated(WriteQuery, {"path": path, "parents": "true"})
-    await inside.done(write_file, query=query, upload=body)
+    if attributes:
+        await _put_with(inside, path, body, attributes)
+    else:
+        query = validated(WriteQuery, {"path": path, "parents": "true"})
+        await inside.done(write_file, query=query, upload=body)
     shown = absolute(path, inside.workspace)
     info: dict[str, Any] = {"path": shown, "name": posixpath.basename(shown), "type": "file"}
     return {**info, "metadata": dict(attributes)} if attributes else info
+
+
+async def _put_with(
+    inside: Inside, path: str, body: AsyncIterator[bytes], attributes: Mapping[str, str]
+) -> None:
+    """Writes a file that has attributes, which no operation of this API gives."""
+    context, session = inside.context, inside.session
+    named = {ATTRIBUTES + name: value for name, value in attributes.items()}
+    async with inside.kept():
+        with context.streaming("uploads", session):
+            await inside.plane.files.put(
+                *(context.principal, session, path, "overwrite", body),
+                parents=True,
+                attributes=named,
+            )
 
 
 def _attributes(request: web.Request) -> dict[str, str]:

@@ -31,6 +31,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnPorts:
+    """Ports of every session that a protocol serves itself, at the host names of ports.
+
+    Elsewhere a request names its session in that `header`.
+    """
+
+    numbers: Sequence[int]
+    header: str
+    routes: Sequence[Route]
+
+
+@dataclass(frozen=True, slots=True)
 class Protocol:
     """A protocol. Its paths begin with `/compat/`, its name and, if it has one, a session's id.
 
@@ -43,3 +55,4 @@ class Protocol:
     routes: Sequence[Route]
     credential: Callable[[web.Request], str]
     failure: Callable[[PaddockError, str], web.Response]
+    own_ports: OwnPorts | None = None

@@ -221,7 +221,7 @@ async def _living(
         context.principal,
         status=query.status,
         label=query.label,
-        metadata=query.metadata,
+        metadata=query.metadata or (),
         work_id=query.work_id,
         parent_key=parent_key,
     )
@@ -241,7 +241,7 @@ async def _ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
         label=query.label,
-        metadata=query.metadata,
+        metadata=query.metadata or (),
         work_id=query.work_id,
         parent_key=parent_key,
         before=start,

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from api.compat.enabled import OwnPort
 from api.http import stream
 from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
@@ -20,6 +21,7 @@ from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.named_ports import named_port
 from api.previews.own_origin import cookie, entered
+from api.previews.own_ports import naming_sessions
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_own_path, read_path
 from api.shape.context import Work
@@ -33,16 +35,25 @@ from orchestrator.state.session import Session
 
 
 def create_preview_app(
-    plane: ControlPlane, host: str, limits: PortLimits = PORT_LIMITS
+    plane: ControlPlane,
+    host: str,
+    limits: PortLimits = PORT_LIMITS,
+    own_ports: Mapping[int, OwnPort] | None = None,
 ) -> web.Application:
     """The application for an open control plane that listens at `host`.
 
-    It must be served with `handler_cancellation`, so that it notices when clients disconnect.
+    `own_ports` are served by foreign protocols, whatever a session has open. It must be served with
+    `handler_cancellation`, so that it notices when clients disconnect.
     """
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
     previews = _Previews(plane, hosts, limits)
-    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged])
+    own = own_ports or {}
+    entered = naming_sessions(plane, hosts, own)
+    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, entered])
     app[CONNECTIONS] = previews.connections
+    for number, port in own.items():
+        if plane.previews.domain is not None:
+            app.add_domain(f"{number}-*.{plane.previews.domain}", port.app)
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 

@@ -281,8 +281,8 @@ class SessionsQuery(Query):
         Literal["active", "paused", "ended", "completed", "aborted", "budget-exceeded"] | None
     ) = None
     label: Label | None = None
-    metadata: MetadataPairs = Field(
-        default=(),
+    metadata: MetadataPairs | None = Field(
+        default=None,
         description="Only sessions that have all of these: `name=text` pairs, joined by `&` and "
         "encoded as in a form.",
     )

@@ -1,12 +1,11 @@
-"""Where E2B's SDKs put a credential, and the sandbox that they mean."""
+"""Where E2B's SDKs put a credential."""
 
 from aiohttp import web
 
-from orchestrator.ground.errors import UnauthorizedError, ValidationError
+from orchestrator.ground.errors import UnauthorizedError
 
 _KEY = "X-API-KEY"
 _INSIDE = "X-Access-Token"
-_SANDBOX = "E2b-Sandbox-Id"
 
 
 def credential(request: web.Request) -> str:
@@ -28,11 +27,3 @@ def credential(request: web.Request) -> str:
     raise UnauthorizedError(
         f"a credential is missing: {_KEY} with a key of Paddock's (E2B_API_KEY), or {_INSIDE}"
     )
-
-
-def sandbox_id(request: web.Request) -> str:
-    """The sandbox that a request is meant for. Raises: ValidationError."""
-    values = request.headers.getall(_SANDBOX, [])
-    if len(values) != 1 or not values[0]:
-        raise ValidationError(f"the header {_SANDBOX} must name one sandbox", field=_SANDBOX)
-    return values[0]

@@ -3251,6 +3251,8 @@ export type UsageBody = {
 export type Usages = {
   /** The number of the latest sample; 0 if there is none yet. */
   round: number;
+  /** When the latest sample was taken; null if there is none yet. */
+  sampled_at?: string | null | undefined;
   /** Seconds between samples. */
   interval: number;
   /** Null for callers that see only some sessions, and before the first sample. */
@@ -3551,6 +3553,8 @@ export interface Operations {
     path: {};
     query: {
       after?: number | undefined;
+      /** Only what the session with this id used. */
+      session?: string | undefined;
     };
     body: undefined;
     answer: Usages;

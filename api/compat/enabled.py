@@ -43,6 +43,9 @@ def add_enabled(
         for route in protocol.routes:
             endpoint = make_endpoint(protocol, route, plane, shared, work, kept, bounds)
             app.router.add_route(route.method, protocol.path + route.path, endpoint)
+        for route in protocol.at_root:
+            endpoint = make_endpoint(protocol, route, plane, shared, work, kept, bounds)
+            app.router.add_route(route.method, route.path, endpoint)
         own = protocol.own_ports
         if own is None:
             continue

@@ -77,6 +77,7 @@ async def recorded(api: Api, session: dict[str, Any], operation: str) -> list[di
 async def test_a_command_is_an_exec_of_its_session(
     api: Api, session: dict[str, Any], box: Connect
 ) -> None:
+    api.agent.directories.add("src")
     api.agents.plays["bash"] = Play(stdout="héllo".encode(), stderr=b"\xff", exit_code=3)
     done = await run(box, "echo héllo", process={"envs": {"A": "1"}, "cwd": "/home/user/src"})
     assert done.output["stdout"].decode() == "héllo"
@@ -235,6 +236,7 @@ async def test_a_stop_of_the_control_plane_ends_a_stream_with_unavailable(
 async def test_a_terminal_is_a_recorded_shell(
     api: Api, session: dict[str, Any], box: Connect
 ) -> None:
+    api.agent.directories.add("src")
     message = {
         "process": {
             **{"cmd": "/bin/bash", "args": ["-i", "-l"]},
@@ -463,7 +465,9 @@ async def test_a_watcher_tells_what_happened_since(
     message = {"path": "/home/user/src", "recursive": True}
     watcher = await box.call(FILES + "CreateWatcher", message)
     assert await box.call(FILES + "GetWatcherEvents", watcher) == {"events": []}
-    api.agent.change({"kind": "create", "path": "src/a"}, {"kind": "write", "path": "src/a"})
+    octets = {"Content_Type": "application/octet-stream"}
+    await box.post("/files?path=/home/user/src/a", b"x", **octets)
+    api.agent.change({"kind": "create", "path": "src/a"})
     events = (await box.call(FILES + "GetWatcherEvents", watcher))["events"]
     assert [(each["type"], each["name"]) for each in events] == [
         ("EVENT_TYPE_CREATE", "a"),

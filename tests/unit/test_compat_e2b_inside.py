@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import struct
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -287,29 +287,37 @@ def change(kind: str, path: str, source: str | None = None, **members: Any) -> F
     return FileChange.model_validate(given_ones)
 
 
-def told(changes: Sequence[FileChange], directory: str = "/home/user/d") -> list[str]:
-    translating = Changes(directory, "/home/user")
+def told(
+    changes: Sequence[FileChange], uploads: Mapping[str, int], directory: str = "/home/user/d"
+) -> list[str]:
+    translating = Changes(directory, "/home/user", lambda path: uploads.get(path, 0))
     events = [event for each in changes for event in translating.take(each)]
     return [f"{event.type.removeprefix('EVENT_TYPE_').lower()} {event.name}" for event in events]
 
 
-def test_a_new_file_is_created_changed_and_written_once() -> None:
+def test_an_uploaded_file_is_created_changed_and_written_once() -> None:
+    uploads = {"/home/user/d/a": 3}
+    created = change("create", "d/a")
     expected = ["create a", "chmod a", "write a"]
-    assert told([change("create", "d/a")]) == expected
-    assert told([change("create", "d/a"), change("write", "d/a")]) == expected
-    both = [change("attributes", "d/a"), change("write", "d/a")]
-    assert told([change("create", "d/a"), *both]) == expected
-    again = [change("create", "d/a"), change("write", "d/a"), change("write", "d/a")]
-    assert told(again) == [*expected, "write a"]
+    assert told([created], uploads) == expected
+    again = [created, change("delete", "d/a"), created, change("write", "d/a")]
+    assert told(again, uploads) == [*expected, "remove a", "create a", "write a"]
+    assert told([change("write", "d/a"), created], uploads) == ["write a", "create a"]
 
 
-def test_other_changes_are_told_by_their_kinds() -> None:
-    assert told([change("create", "d/sub", directory=True)]) == ["create sub"]
-    assert told([change("delete", "d/a")]) == ["remove a"]
-    assert told([change("move", "d/b", "d/a")]) == ["rename a", "create b"]
-    assert told([change("attributes", "d/sub/a")]) == ["chmod sub/a"]
-    assert told([change("overflow", "d")]) == []
-    assert told([change("write", "a")], "/home/user") == ["write a"]
+def test_what_programs_do_is_told_by_its_kind() -> None:
+    table = [
+        (change("create", "d/a"), ["create a"]),
+        (change("create", "d/sub", directory=True), ["create sub"]),
+        (change("delete", "d/a"), ["remove a"]),
+        (change("move", "d/b", "d/a"), ["rename a", "create b"]),
+        (change("move", "d/b"), ["create b"]),
+        (change("attributes", "d/sub/a"), ["chmod sub/a"]),
+        (change("write", "d/a"), ["write a"]),
+        (change("overflow", "d"), []),
+    ]
+    for each, expected in table:
+        assert told([each], {}) == expected, each
 
 
 # Ends of commands.

@@ -101,6 +101,16 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
     return token
 
 
+def signed_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:
+    """The handle with which an address is signed.
+
+    Raises: NotFoundError for an address that is not; as `inside_credential`.
+    """
+    if "signature" not in request.query:
+        raise NotFoundError("there is nothing at this path")
+    return inside_credential(request, plane, kept)
+
+
 def _signer(request: web.Request, tokens: Tokens) -> str:
     query = request.query
     signed = Signed(

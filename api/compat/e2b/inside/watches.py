@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from api.compat.e2b.inside.access import Inside
 from api.compat.e2b.inside.changes import Changes, FileEvent
@@ -12,6 +13,7 @@ from api.compat.e2b.inside.messages import Watch, Watcher
 from api.compat.e2b.inside.paths import absolute
 from api.compat.e2b.inside.rpc import Answer, Answers, answering, keepalive_of, paced, unary
 from api.compat.e2b.inside.stats import stat
+from api.compat.e2b.inside.uploads import Uploads
 from api.compat.protocol import Route
 from api.operations.file_trees import watch_files
 from api.shape.answers import Event
@@ -109,7 +111,7 @@ async def _create(inside: Inside, given: Watch) -> Answer:
                 ),
                 lambda opened: context.work.detach(opened.close()),
             )
-        changes = Changes(absolute(path, inside.workspace), inside.workspace)
+        changes = _changes(inside, path)
         kept = held.pop_all()
     opened = _Open(inside.session, watch, changes, kept, entries=given.include_entry)
     return {"watcherId": context.kept.of(Watchers).add(opened, context.work)}
@@ -151,9 +153,16 @@ async def _watch(inside: Inside, given: Watch, limit: float | None) -> Answers:
 async def _followed(inside: Inside, path: str, given: Watch) -> Answers:
     query = validated(WatchQuery, {"path": path, "recursive": str(given.recursive).lower()})
     async with inside.following(watch_files, query=query) as events:
-        changes = Changes(absolute(path, inside.workspace), inside.workspace)
+        changes = _changes(inside, path)
         async for each in _answers(inside, events, changes, given):
             yield each
+
+
+def _changes(inside: Inside, path: str) -> Changes:
+    """What translates the changes of a directory."""
+    number = inside.context.kept.of(Uploads).number
+    uploaded = partial(number, inside.session.key)
+    return Changes(absolute(path, inside.workspace), inside.workspace, uploaded)
 
 
 async def _answers(

@@ -386,7 +386,7 @@ async def test_one_of_several_texts_is_expected(api: Api) -> None:
     await api.json("POST", f"{SHELLS}/main/interrupt", key=OPERATOR_KEY)
     # No text at all: a program that waits for input is no answer.
     await until_free(api)
-    until_end = {"expect": [], "timeout": 0.2, "at_timeout": "continue"}
+    until_end: dict[str, Any] = {"expect": [], "timeout": 0.2, "at_timeout": "continue"}
     answer = await run(api, "ask name", **until_end)
     assert (answer["status"], answer["matched"], answer["output"]) == ("timed_out", None, "name ? ")
     async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:

@@ -214,9 +214,9 @@ def git(hands: Hands) -> None:
     class Plays(dict[str, Play]):
         """By git's own word, which is in the request that has come last."""
 
-        def get(self, _name: str, usual: Any = None) -> Any:
+        def get(self, _name: str, default: Any = None, /) -> Any:
             _, params = [each for each in hands.api.agent.requests if each[0] == "exec"][-1]
-            return told.get(params["argv"][3], usual)
+            return told.get(params["argv"][3], default)
 
     hands.api.agent.plays = Plays()
 
@@ -252,7 +252,7 @@ async def test_git_without_a_commit(hands: Hands) -> None:
 
 def page(**members: Any) -> CommandOutput:
     known = {"command_id": "c", "argv": ["x"], "background": True, "status": "running"}
-    usual = {"started_at": "", "exit": None, "output": [], "next": 0, "lost": False}
+    usual: dict[str, Any] = {"started_at": "", "exit": None, "output": [], "next": 0, "lost": False}
     return CommandOutput.model_validate(known | usual | members)
 
 

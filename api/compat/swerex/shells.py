@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,7 +34,9 @@ _LEAST_SECONDS = 0.001
 # How long a job may take to stop, and to end when it is killed.
 _STOP_SECONDS = 2.0
 _MOST_RETRIES = 20
-_KILL = "kill -9 %%"
+_MOST_NOTICE = 4096
+_MOST_NOTICES = 1024
+_KILL = "jobs %%; kill -9 %%"
 
 
 def shell_name(session: str) -> str:
@@ -73,7 +76,9 @@ async def run_in_session(call: Call) -> dict[str, Any]:
         return await _interrupted(shell, given)
     if given.is_interactive_command or given.is_interactive_quit:
         return await _interactive(shell, given)
+    notice = shell.take_notice()
     answer = await shell.run(given.command, given.timeout, given.expect)
+    answer = answer.model_copy(update={"output": notice + answer.output})
     _check_answered(given, answer)
     if answer.status == "syntax_error":
         text = f"the command {given.command!r} is not valid: {answer.error}"
@@ -107,6 +112,23 @@ async def close(call: Call) -> dict[str, Any]:
     return {}
 
 
+class _Notices:
+    """What the next command of a shell is told before its own output."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def put(self, shell: tuple[str, str], text: str) -> None:
+        """Keeps a text; of very many shells, the oldest are forgotten."""
+        self._texts[shell] = text[-_MOST_NOTICE:]
+        if len(self._texts) > _MOST_NOTICES:
+            self._texts.popitem(last=False)
+
+    def take(self, shell: tuple[str, str]) -> str:
+        """The text, once."""
+        return self._texts.pop(shell, "")
+
+
 class _Shell:
     """One shell, by a client's name of it."""
 
@@ -114,6 +136,7 @@ class _Shell:
         self._call = call
         self._session = session
         self._name = shell_name(session)
+        self._place = call.context.session().key, self._name
         self._context = replace(call.context, path={**call.context.path, "name": self._name})
 
     async def create(self) -> None:
@@ -136,6 +159,14 @@ class _Shell:
         """Types into the program that runs, or only waits for it."""
         return await self._until(shells.give_shell_input, {"text": text}, timeout, expect)
 
+    def note(self, text: str) -> None:
+        """Keeps what the shell tells of a killed job for the next command, as a prompt would."""
+        self._call.context.kept.of(_Notices).put(self._place, text)
+
+    def take_notice(self) -> str:
+        """What was kept."""
+        return self._call.context.kept.of(_Notices).take(self._place)
+
     async def is_running(self) -> bool:
         """Whether a command runs."""
         with self._known():
@@ -156,6 +187,7 @@ class _Shell:
 
     async def end(self) -> None:
         """Ends the shell."""
+        self.take_notice()
         with self._known():
             await self._call.done(shells.close_shell, context=self._context, name=self._name)
 
@@ -224,9 +256,11 @@ async def _interrupted(shell: _Shell, given: ActionBody) -> dict[str, Any]:
     output += stopped.output
     if stopped.status == "finished":
         stopped = await shell.run(_KILL, _STOP_SECONDS, [])
-    else:
-        stopped = await shell.stop()
-    return _observation((output + stopped.output).strip(), 0, None)
+        # What the shell would say before its next prompt, if it had one.
+        shell.note(stopped.output.replace("Stopped", "Killed", 1))
+    if stopped.running:
+        output += (await shell.stop()).output
+    return _observation(output.strip(), 0, None)
 
 
 async def _after_interrupt(shell: _Shell, timeout: float, expect: list[str]) -> ShellAnswer | None:

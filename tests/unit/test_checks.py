@@ -58,7 +58,7 @@ from orchestrator.operate.checks.levels import enforceable, level_checks
 from orchestrator.operate.checks.quota import check_quota, quota_check
 from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
-from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.policy.levels import _PACKAGED, load_levels
 from orchestrator.settings.settings import Settings
 from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, without
 from tests.support.kernels import FULL_KERNEL, KERNEL_6_1
@@ -413,6 +413,29 @@ def test_policy_files(settings: Settings, tmp_path: Path) -> None:
     assert status(check_policy(ours)) == "ok"
     (directory / "low.toml").write_text("commands = 1")
     assert "low.toml" in check_policy(ours).detail
+
+
+def test_sandboxes_that_cannot_wait_for_templates(settings: Settings, tmp_path: Path) -> None:
+    def found(**members: object) -> str:
+        changed = {"templates_dir": tmp_path, "warm_sandboxes": 3, **members}
+        check = check_policy(settings.model_copy(update=changed))
+        return "" if status(check) == "ok" else f"{status(check)}: {check.detail}"
+
+    (tmp_path / "site.toml").write_text('warm = 2\npermission_level = "low"')
+    (tmp_path / "other.toml").write_text("")
+    assert found() == ""
+    assert "have 2 sandboxes wait, and PADDOCK_WARM_SANDBOXES has room for 1" in found(
+        warm_least={"low": 2}
+    )
+    assert found(warm_sandboxes=0).startswith("warning: templates have 2 sandboxes wait")
+    assert "with PADDOCK_RUNTIME" in found(runtime="runsc")
+    levels = tmp_path / "levels"
+    levels.mkdir()
+    own = _PACKAGED.joinpath("low.toml").read_text()
+    (levels / "low.toml").write_text(f'runtime = "crun"\n{own}')
+    assert "template site: sandboxes of level low can't be started ahead" in found(
+        levels_dir=levels
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The Docker engine. Only this family of modules talks to its socket."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +8,8 @@ import docker
 from docker.errors import NotFound
 
 from orchestrator.host.engine import (
+    docker_agent,
     docker_containers,
-    docker_foreign,
     docker_kernel,
     docker_rates,
     docker_records,
@@ -36,7 +36,7 @@ from orchestrator.host.engine.docker_resolvers import close_engines_own
 from sandbox_agent.decide.facilities import Kernel
 
 LOG_LINES = 100
-# A copy of the agent, or a look into an image, takes as long as so many other calls.
+# Making the agent, or a look into an image, takes as long as so many other calls.
 _LONG_STEPS = 5
 # An agent that has hung up is about to end; one that hangs is not.
 _ENDING_SECONDS = 2
@@ -91,18 +91,18 @@ class DockerEngine(Engine):
             "list images", lambda client: docker_records.named_images(client.images(), names)
         )
 
-    async def kernel(self, image: str, runtime: str | None) -> Kernel:
+    async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
         """See `Engine.kernel`."""
         return await self._calls.call(
             "look at a sandbox's kernel",
-            lambda client: docker_kernel.look(client, self.instance, image, runtime),
+            lambda client: docker_kernel.look(client, self.instance, image, agent, runtime),
         )
 
-    async def copy_agent(self, image: str, target: str) -> None:
-        """See `Engine.copy_agent`."""
+    async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:
+        """See `Engine.make_agent`."""
         await self._calls.call(
-            "copy the agent",
-            lambda client: docker_foreign.copy_agent(client, self.instance, image, target),
+            "make the agent",
+            lambda client: docker_agent.make_agent(client, self.instance, image, target, code),
             steps=_LONG_STEPS,
         )
 
@@ -110,7 +110,7 @@ class DockerEngine(Engine):
         self, image: str, agent: MountedAgent, path: str, commands: Sequence[str]
     ) -> dict[str, Any]:
         """See `Engine.look_into`."""
-        look = partial(docker_foreign.look_into, path=path, commands=commands)
+        look = partial(docker_agent.look_into, path=path, commands=commands)
         return await self._calls.call(
             "look into an image",
             lambda client: look(client, self.instance, image, agent),
@@ -126,7 +126,7 @@ class DockerEngine(Engine):
     ) -> None:
         """See `Engine.refuse_links`."""
         refuse = partial(
-            docker_foreign.refuse_links, directories=directories, files=files, absent=absent
+            docker_agent.refuse_links, directories=directories, files=files, absent=absent
         )
         await self._calls.call(
             "look at an image's paths",

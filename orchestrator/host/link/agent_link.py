@@ -263,8 +263,8 @@ class AgentLink:
         version = params.get("protocol") if isinstance(params, dict) else None
         if version != PROTOCOL_VERSION:
             reason = (
-                f"the image's sandbox agent speaks protocol {version!r}, this control plane speaks "
-                f"{PROTOCOL_VERSION}: rebuild the image with `make run` or `python -m images build`"
+                f"the sandbox agent speaks protocol {version!r}, this control plane speaks "
+                f"{PROTOCOL_VERSION}: another version started the sandbox"
             )
             self._refuse(connection, request_id, reason)
             return

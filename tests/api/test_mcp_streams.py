@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from api.mcp import streams
+from api.mcp.conversations import MOST_PER_SESSION
 from api.mcp.streams import RETRY_MILLISECONDS
 from paddock import Paddock
 from tests.api.conftest import Api
@@ -57,6 +58,12 @@ async def newest(api: Api, **body: Any) -> Talk:
     return talk
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request ends because its client has not come back."""
+    monkeypatch.setattr(streams, "RESUME_SECONDS", 3600.0)
+
+
 @pytest.fixture
 async def talk(api: Api) -> Talk:
     return await newest(api)
@@ -103,11 +110,11 @@ async def test_a_client_that_does_not_come_back_ends_its_command(
     assert (ended["command_id"], ended["reason"]) == (command, "client_gone")
 
 
-async def test_a_revoked_key_ends_what_it_left(api: Api) -> None:
+async def test_a_revoked_key_ends_what_it_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"name": "left", "role": "operator"}
     made = await api.json("POST", "/api/keys", json=asked, status=201)
     session = await api.session(key=made["key"], permission_level="medium")
-    talk = Talk(api, session)
+    talk = Talk(api, {**session, "handle": made["key"]})
     await talk.begin(NEWEST)
     response, command = await held(api, talk)
     response.close()
@@ -176,6 +183,28 @@ async def test_what_happens_while_nobody_listens_is_told_later(api: Api, talk: T
     await following(response)
     assert (await following(response)).message["method"] == "notifications/tools/list_changed"
     response.close()
+
+
+async def test_a_client_that_left_its_request_makes_room(api: Api, talk: Talk) -> None:
+    response, command = await held(api, talk)
+    waiting = []
+    for _ in range(MOST_PER_SESSION - 1):
+        busy = Talk(api, talk.session)
+        await busy.begin(NEWEST)
+        waiting.append(await busy.stream("exec", argv=["grep"]))
+    params = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {}}
+    another = {"id": 0, "method": "initialize", "params": params}
+    newest = Talk(api, talk.session)
+    assert (await newest.post(another)).status == 409
+    response.close()
+    # The server learns of it a little later.
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await newest.post(another)).status == 409:
+            pass
+    ended = await asyncio.wait_for(api.agent.asked("cancel"), WAIT_SECONDS)
+    assert ended["command_id"] == command
+    for each in waiting:
+        each.close()
 
 
 async def test_the_end_of_a_conversation_ends_what_was_left(api: Api, talk: Talk) -> None:

@@ -6,9 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,18 +54,21 @@ class Environment(NamedTuple):
         )
 
 
-@contextmanager
-def environment(name: str) -> Iterator[Environment]:
+def environment(name: str, client: Path) -> Environment:
     """The environment with the packages of `pins/NAME.lock`, installed if it isn't yet.
 
     Raises: AssertionError with what the installer said.
     """
-    with tempfile.TemporaryDirectory(prefix="paddock-client-") as directory:
-        python = installed(name)
-        client, _ = wheels.build(Path(directory, "wheels"))
-        target = Path(directory, "client")
-        _uv("pip", "install", "--no-deps", f"--python={python}", f"--target={target}", str(client))
-        yield Environment(python, target)
+    return Environment(installed(name), client)
+
+
+def install_client(directory: Path) -> Path:
+    """Installs the client's wheel, without what it needs, into a folder below the directory."""
+    wheel, _ = wheels.build(directory / "wheels")
+    target = directory / "client"
+    python = f"--python={sys.executable}"
+    _uv("pip", "install", "--no-deps", python, f"--target={target}", str(wheel))
+    return target
 
 
 def installed(name: str) -> Path:

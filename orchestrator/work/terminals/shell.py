@@ -23,6 +23,8 @@ ARGV = (
     *("/bin/sh", "-c"),
     "command -v bash >/dev/null && exec bash --noprofile --norc; exec sh",
 )
+# The same, in a directory.
+_IN_DIRECTORY = f'cd -- "$1" || exit; {ARGV[-1]}'
 # One request to the agent: it answers as soon as there is output.
 POLL_MS = 600_000
 # How long a lost agent may take to come back before its shell is given up.
@@ -54,8 +56,13 @@ class _NoPrompt(PromptPattern):
         return False
 
 
-def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
-    """The terminal of a shell with that size, and with the session's own variables."""
+def shell_spec(
+    size: Size, env: Mapping[str, str], limits: ShellLimits, directory: str = ""
+) -> TerminalSpec:
+    """The terminal of a shell with that size, and with the session's own variables.
+
+    `directory` is where it begins; empty: in the workspace.
+    """
 
     def infer(_before: PromptState | None, _prompt: str, _command: str | None) -> str:
         return ""
@@ -67,7 +74,7 @@ def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> Termi
         tool=NAME,
         manifest_sha256=None,
         startup_command="bash --noprofile --norc",
-        argv=ARGV,
+        argv=(*ARGV[:-1], _IN_DIRECTORY, "sh", directory) if directory else ARGV,
         env={**env, "TERM": TERMINAL_TYPE},
         ready=_NoPrompt(),
         line_terminator="",

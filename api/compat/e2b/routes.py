@@ -7,7 +7,7 @@ from api.compat.e2b import lifetimes, metrics, network, sandboxes, snapshots, te
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import SANDBOX
-from api.compat.e2b.inside.routes import INSIDE_ROUTES
+from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
 from api.compat.protocol import OwnPorts, Protocol, Route
 from api.shape.access import Access
 from orchestrator.ground.errors import NotFoundError
@@ -58,6 +58,7 @@ async def _nothing(call: Call) -> web.StreamResponse:
     raise NotFoundError("there is nothing at this path of E2B's interface")
 
 
+_ELSE = Route("*", "/{path:.*}", Access.OPEN, _nothing)
 # Refused in the form that the SDKs read.
 _REFUSED = (
     Route("*", "/secrets{path:.*}", _READ_ALL, _no_secrets),
@@ -66,7 +67,7 @@ _REFUSED = (
         Route("*", path, _READ_ALL, templates.refuse)
         for path in ("/v3/templates{path:.*}", "/v2/templates/{path:.*}", "/templates/{path:.*}")
     ),
-    Route("*", "/{path:.*}", Access.OPEN, _nothing),
+    _ELSE,
 )
 # Of the agent in a sandbox, and of its interpreter.
 _PORTS = (49983, 49999)
@@ -77,5 +78,6 @@ PROTOCOL = Protocol(
     routes=(*_SANDBOXES, *_KEPT, *INSIDE_ROUTES, *_REFUSED),
     credential=credential,
     failure=failure,
-    own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES),
+    at_root=ROOT_ROUTES,
+    own_ports=OwnPorts(_PORTS, SANDBOX, (*INSIDE_ROUTES, _ELSE)),
 )

@@ -27,7 +27,8 @@ TEMPLATE = {
     "title": "A file of the workspace",
     "description": "`path` is relative to the workspace. Text, or bytes in Base64.",
 }
-MOST_BYTES = 1024 * 1024
+# JSON may need six times as many, and making it holds up everybody else.
+MOST_BYTES = 256 * 1024
 # A path has at most 4096 bytes, of which each may take three characters.
 _MOST_URI = 4 * 4096
 

@@ -546,6 +546,6 @@ def test_tools_are_what_a_handle_may_do() -> None:
         for value in vars(module).values()
         if (operation := getattr(value, "operation", None)) is not None
     }
-    assert {"execute", "read_file", "list_files", "watch_files"} <= performed.keys()
+    assert {"exec", "read_file", "list_files", "watch_files"} <= performed.keys()
     for operation in performed.values():
         assert ROLES[Access.WORK] <= ROLES[operation.access], operation.id

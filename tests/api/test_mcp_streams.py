@@ -244,3 +244,27 @@ async def test_the_client_reads_on(api: Api, talk: Talk, cutter: Cutter) -> None
         api.agent.end(command, 0)
         rest = [answer async for answer in answers]
         assert rest[-1]["result"]["structuredContent"]["stdout"] == "one\ntwo\n"
+
+
+async def test_the_client_listens_on(api: Api, talk: Talk, cutter: Cutter) -> None:
+    """What was lost with a connection is told by the next call, and nothing twice."""
+    async with Paddock(cutter.url, "unused") as paddock:
+        session = await paddock.sessions.attach(talk.session["id"], talk.key)
+        params = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {}}
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        await session.mcp.initialize(first)
+        subscribe = {"method": "resources/subscribe", "params": {"uri": "paddock://session"}}
+        async for _answer in session.mcp.request({"jsonrpc": "2.0", "id": 2, **subscribe}):
+            pass
+        seen: list[str] = []
+        for level in ("high", "low", "medium"):
+            listening = session.mcp.listen()
+            next_one = asyncio.ensure_future(anext(listening))
+            body = {"settings": {"permission_level": level}}
+            await api.json("PUT", f"{talk.path}/settings", json=body)
+            async with asyncio.timeout(WAIT_SECONDS):
+                seen += [(await next_one)["method"], (await anext(listening))["method"]]
+            cutter.cut()
+            await listening.aclose()
+        told = ["notifications/tools/list_changed", "notifications/resources/updated"]
+        assert seen == told * 3

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign crun emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -39,7 +39,7 @@ else
 	done; exit $$status
 endif
 
-test-foreign: dev image ## clients of other projects, with these projects' own tests, from PyPI and npm
+test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm
 	@$(python) -m pytest -q tests/foreign --keep-results $(ARGS)
 	@$(python) -m scripts.docs
 
@@ -130,6 +130,9 @@ filesystems:
 
 foreign:
 	@scripts/foreign.sh
+
+conformance: node
+	@scripts/conformance.sh
 
 crun: engine
 	@scripts/crun.sh

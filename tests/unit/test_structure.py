@@ -134,7 +134,6 @@ MOST_LINES = 330
 # Modules of one idea that is longer.
 LONG = {
     "orchestrator/ground/events.py",
-    "orchestrator/host/engine/docker.py",
     "sandbox_agent/enforce/reads/opener.py",
     "sandbox_agent/pty/terminal.py",
     "sandbox_agent/run/executor.py",

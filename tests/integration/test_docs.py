@@ -15,7 +15,7 @@ from tests.support.leaks import NOTHING, left_behind
 from tests.support.readers import reader_environment
 from tests.support.server import ROOT, Server, serving
 
-SECONDS = 300
+SECONDS = 900
 # An endless stream must still run after this time.
 _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}

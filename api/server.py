@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from api.app import create_app
-from api.compat.enabled import OWN_PORTS, OwnPort
+from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
 from api.log.server_log import ServerLog
@@ -110,7 +110,7 @@ async def _set_up(app: web.Application, plane: ControlPlane) -> web.AppRunner:
 
 @asynccontextmanager
 async def _previews(
-    plane: ControlPlane, own_ports: dict[int, OwnPort], say: Callable[[str], None]
+    plane: ControlPlane, own_ports: list[ServedPorts], say: Callable[[str], None]
 ) -> AsyncGenerator[None]:
     """Serves ports of sessions meanwhile, at an address of their own. Raises: PaddockError."""
     settings = plane.settings

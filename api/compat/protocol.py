@@ -32,9 +32,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class OwnPorts:
-    """Ports of every session that a protocol serves itself, at the host names of ports.
+    """Ports of every session that a protocol serves itself, where ports have host names.
 
-    Elsewhere a request names its session in that `header`.
+    The address below which these names are serves the routes, too: there, as elsewhere, a request
+    names its session in that `header`.
     """
 
     numbers: Sequence[int]

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.compat.enabled import OwnPort
+from api.compat.enabled import ServedPorts
 from api.http import stream
 from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
@@ -21,7 +21,7 @@ from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.named_ports import named_port
 from api.previews.own_origin import cookie, entered
-from api.previews.own_ports import naming_sessions
+from api.previews.own_ports import add_own_ports
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_own_path, read_path
 from api.shape.context import Work
@@ -38,7 +38,7 @@ def create_preview_app(
     plane: ControlPlane,
     host: str,
     limits: PortLimits = PORT_LIMITS,
-    own_ports: Mapping[int, OwnPort] | None = None,
+    own_ports: Sequence[ServedPorts] = (),
 ) -> web.Application:
     """The application for an open control plane that listens at `host`.
 
@@ -47,13 +47,10 @@ def create_preview_app(
     """
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
     previews = _Previews(plane, hosts, limits)
-    own = own_ports or {}
-    entered = naming_sessions(plane, hosts, own)
-    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, entered])
+    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged])
     app[CONNECTIONS] = previews.connections
-    for number, port in own.items():
-        if plane.previews.domain is not None:
-            app.add_domain(f"{number}-*.{plane.previews.domain}", port.app)
+    for served in own_ports:
+        add_own_ports(app, plane, hosts, served, previews.serve)
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 

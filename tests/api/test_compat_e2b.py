@@ -391,7 +391,8 @@ async def test_everything_is_on_record(api: Api) -> None:
 
 
 async def test_host_names_lead_inside(api: Api) -> None:
-    async with previews(api.plane, own_ports=api.server.app[OWN_PORTS]) as shown:
+    own_ports = api.server.app[OWN_PORTS]
+    async with previews(api.plane, own_ports=own_ports) as shown:
         one, two = await made(api), await made(api)
         handle = one["envdAccessToken"]
         assert one["domain"] == f"localhost:{shown.server.port}"
@@ -407,6 +408,11 @@ async def test_host_names_lead_inside(api: Api) -> None:
         assert await status(two, OPERATOR_KEY, 49999) == 200
         for sandbox, token in ((two, handle), (one, OTHER_KEY), (one, "pdk_nobody's")):
             assert await status(sandbox, token) in (401, 502)
+        # So does the address itself, where the client says which sandbox is meant.
+        sent = {"X-Access-Token": handle, "E2b-Sandbox-Id": one["sandboxID"]}
+        answer = await shown.get("/envs", headers=sent)
+        assert (answer.status, answer.headers["X-Content-Type-Options"]) == (200, "nosniff")
+        assert (await shown.get("/envs", headers=sent | {"X-Access-Token": "x"})).status == 401
         # Other ports are as they are without the protocol.
         assert await status(one, handle, 8000) == 401
         elsewhere = {"Host": f"49983-{one['sandboxID']}.example.org", "X-Access-Token": handle}

@@ -45,6 +45,8 @@ def add_enabled(
 
         for route in protocol.routes:
             app.router.add_route(route.method, protocol.path + route.path, endpoint(route))
+        for route in protocol.at_root:
+            app.router.add_route(route.method, route.path, endpoint(route))
         own = protocol.own_ports
         if own is not None:
             served = [(route.method, route.path, endpoint(route)) for route in own.routes]

@@ -48,7 +48,8 @@ class Protocol:
     """A protocol. Its paths begin with `/compat/`, its name and, if it has one, a session's id.
 
     `credential` finds the key or handle in a request; it raises UnauthorizedError. `failure` is the
-    response to an error in the protocol's own form, with the request's id.
+    response to an error in the protocol's own form, with the request's id. `at_root` are routes
+    whose paths have nothing before them, because clients leave it out.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Protocol:
     credential: Callable[[web.Request], str]
     failure: Callable[[PaddockError, str], web.Response]
     own_ports: OwnPorts | None = None
+    at_root: Sequence[Route] = ()

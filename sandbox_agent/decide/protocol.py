@@ -301,7 +301,7 @@ class Entry(NamedTuple):
 
     `path` is relative to the workspace, in the form of `decide.files.names`, and so is `target`, a
     symbolic link's text; it is None for other types. `type` is file, directory, symlink or other.
-    `modified` is in seconds since the epoch.
+    `modified` is in seconds since the epoch. `attributes` are those that were asked for.
     """
 
     path: str
@@ -312,3 +312,4 @@ class Entry(NamedTuple):
     target: str | None = None
     # Only of `file.stat`: the entity tag.
     version: str | None = None
+    attributes: dict[str, str] | None = None

@@ -7,7 +7,7 @@ from api.compat.e2b import lifetimes, metrics, network, sandboxes, snapshots, te
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import SANDBOX
-from api.compat.e2b.inside.routes import INSIDE_ROUTES
+from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
 from api.compat.protocol import OwnPorts, Protocol, Route
 from api.shape.access import Access
 from orchestrator.ground.errors import NotFoundError
@@ -78,4 +78,5 @@ PROTOCOL = Protocol(
     credential=credential,
     failure=failure,
     own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES),
+    at_root=ROOT_ROUTES,
 )

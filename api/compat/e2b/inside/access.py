@@ -4,7 +4,7 @@ import base64
 import binascii
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +58,11 @@ class Inside:
         """A path of the caller's in the form of this API."""
         return inner(path, self.workspace)
 
+    def kept(self) -> AbstractAsyncContextManager[None]:
+        """Keeps the session's sandbox meanwhile; one that is suspended is restored first."""
+        suspensions = self.context.shared.sessions.suspensions
+        return suspensions.using(self.context.principal, self.session)
+
     async def done(self, handler: Callable[..., Any], **inputs: Any) -> Any:
         """The answer of an operation in the session, as `Call.done` has it."""
         return await self.call.done(handler, context=self.context, **inputs)
@@ -94,6 +99,16 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
         elif tokens.is_gone(token):
             raise GoneError(request.headers.get(SANDBOX, ""))
     return token
+
+
+def signed_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:
+    """The handle with which an address is signed.
+
+    Raises: NotFoundError for an address that is not; as `inside_credential`.
+    """
+    if "signature" not in request.query:
+        raise NotFoundError("there is nothing at this path")
+    return inside_credential(request, plane, kept)
 
 
 def _signer(request: web.Request, tokens: Tokens) -> str:

@@ -2,17 +2,19 @@
 
 import posixpath
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from api.compat.e2b.inside.paths import absolute, target_of
-from paddock.contract.files import FileEntry
+from orchestrator.work.files.file_entries import FileEntry
 
 _TYPES = {"file": "FILE_TYPE_FILE", "directory": "FILE_TYPE_DIRECTORY"}
 _KINDS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "symlink": stat.S_IFLNK}
 # The sandbox has one user.
 OWNER = "user"
+# What precedes the names of attributes that these clients see.
+ATTRIBUTES = "user.e2b."
 _EARLIEST, _LATEST = -62135596800, 253402300799
 
 
@@ -27,7 +29,6 @@ def entry_info(
     workspace: str,
     *,
     leads_to: str | None = None,
-    attributes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The members of an `EntryInfo`; `leads_to` is the type of what a link leads to, if known."""
     path = absolute(entry.path, workspace)
@@ -46,11 +47,11 @@ def entry_info(
     target = target_of(entry, workspace)
     if target is not None:
         shown["symlinkTarget"] = target
-    if attributes:
-        shown["metadata"] = dict(attributes)
+    if entry.attributes:
+        shown["metadata"] = dict(entry.attributes)
     return shown
 
 
-def in_order(entries: list[FileEntry]) -> list[FileEntry]:
+def in_order(entries: Iterable[FileEntry]) -> list[FileEntry]:
     """By name, each directory before its content."""
     return sorted(entries, key=lambda entry: entry.path.split("/"))

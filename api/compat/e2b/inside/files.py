@@ -1,7 +1,7 @@
 """`/files`: the bytes of files, down and up."""
 
 import posixpath
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -11,10 +11,17 @@ from aiohttp import web
 from api.compat.call import Call
 from api.compat.e2b.failure import failure as e2b_failure
 from api.compat.e2b.failure import message
-from api.compat.e2b.inside.access import Inside, enter, inside_credential
+from api.compat.e2b.inside.access import (
+    Inside,
+    enter,
+    inside_credential,
+    signed_credential,
+)
+from api.compat.e2b.inside.entries import ATTRIBUTES
 from api.compat.e2b.inside.inflate import deflated, inflated
 from api.compat.e2b.inside.parts import parts
 from api.compat.e2b.inside.paths import absolute
+from api.compat.e2b.inside.uploads import Uploads
 from api.compat.protocol import Route
 from api.http import stream
 from api.http.answer import respond
@@ -22,8 +29,10 @@ from api.http.body import UPLOAD_PACE, arriving, check_encoding
 from api.operations.files import read_file, write_file
 from api.shape.access import Access
 from api.shape.byte_answers import Download
+from api.shape.context import Kept
 from api.shape.objects import validated
 from api.shape.preconditions import HEADERS
+from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, ValidationError
 from paddock.contract.files import PathQuery, WriteQuery
 
@@ -103,11 +112,30 @@ async def _written_parts(inside: Inside, attributes: Mapping[str, str]) -> list[
 async def _put(
     inside: Inside, path: str, body: AsyncIterator[bytes], attributes: Mapping[str, str]
 ) -> dict[str, Any]:
-    query = validated(WriteQuery, {"path": path, "parents": "true"})
-    await inside.done(write_file, query=query, upload=body)
     shown = absolute(path, inside.workspace)
+    inside.context.kept.of(Uploads).begin(inside.session.key, shown)
+    if attributes:
+        await _put_with(inside, path, body, attributes)
+    else:
+        query = validated(WriteQuery, {"path": path, "parents": "true"})
+        await inside.done(write_file, query=query, upload=body)
     info: dict[str, Any] = {"path": shown, "name": posixpath.basename(shown), "type": "file"}
     return {**info, "metadata": dict(attributes)} if attributes else info
+
+
+async def _put_with(
+    inside: Inside, path: str, body: AsyncIterator[bytes], attributes: Mapping[str, str]
+) -> None:
+    """Writes a file that has attributes, which no operation of this API gives."""
+    context, session = inside.context, inside.session
+    named = {ATTRIBUTES + name: value for name, value in attributes.items()}
+    async with inside.kept():
+        with context.streaming("uploads", session):
+            await inside.plane.files.put(
+                *(context.principal, session, path, "overwrite", body),
+                parents=True,
+                attributes=named,
+            )
 
 
 def _attributes(request: web.Request) -> dict[str, str]:
@@ -126,11 +154,17 @@ def _failure(error: PaddockError, request_id: str) -> web.Response:
     return web.json_response({"code": status, "message": message(error)}, status=status)
 
 
-FILE_ROUTES: tuple[Route, ...] = tuple(
-    Route(
-        *(method, "/files", Access.WORK, handler),
-        credential=inside_credential,
-        failure=_failure,
+def _routes(credential: Callable[[web.Request, ControlPlane, Kept], str]) -> tuple[Route, ...]:
+    return tuple(
+        Route(
+            *(method, "/files", Access.WORK, handler),
+            credential=credential,
+            failure=_failure,
+        )
+        for method, handler in (("GET", _read), ("POST", _write))
     )
-    for method, handler in (("GET", _read), ("POST", _write))
-)
+
+
+FILE_ROUTES = _routes(inside_credential)
+# The SDKs sign addresses at the root of the server that they are given.
+SIGNED_ROUTES = _routes(signed_credential)

@@ -4,19 +4,14 @@ import posixpath
 
 from api.compat.e2b.inside.access import Inside
 from api.compat.e2b.inside.codes import ExistsError
-from api.compat.e2b.inside.entries import entry_info, in_order
+from api.compat.e2b.inside.entries import ATTRIBUTES, entry_info, in_order
 from api.compat.e2b.inside.messages import ListDir, Move, Path
 from api.compat.e2b.inside.paths import target_of
 from api.compat.e2b.inside.rpc import Answer, unary
+from api.compat.e2b.inside.stats import stat
 from api.compat.e2b.inside.watches import WATCH_ROUTES
 from api.compat.protocol import Route
-from api.operations.files import (
-    delete_file,
-    list_files,
-    make_directory,
-    move_file,
-    stat_file,
-)
+from api.operations.files import delete_file, make_directory, move_file
 from api.shape.objects import validated
 from orchestrator.ground.errors import (
     ConflictError,
@@ -24,27 +19,14 @@ from orchestrator.ground.errors import (
     PaddockError,
     ValidationError,
 )
+from orchestrator.work.files.file_entries import FileEntry
 from paddock.contract.fields import MOST_DEPTH
-from paddock.contract.files import (
-    DeleteQuery,
-    FileEntry,
-    FileStat,
-    ListQuery,
-    MoveBody,
-    PathBody,
-    PathQuery,
-)
+from paddock.contract.files import DeleteQuery, MoveBody, PathBody
 
 _PATH = "/filesystem.Filesystem/"
 # Links of a chain, and those of one list, whose targets are looked at.
 _MOST_LINKS = 8
 _MOST_FOLLOWED = 64
-
-
-async def stat(inside: Inside, path: str) -> FileStat:
-    """What is at a path in the form of this API. Raises: the errors of its operation."""
-    found: FileStat = await inside.done(stat_file, query=validated(PathQuery, {"path": path}))
-    return found
 
 
 async def entry(inside: Inside, path: str) -> Answer:
@@ -81,10 +63,12 @@ async def _list_dir(inside: Inside, given: ListDir) -> Answer:
         raise ValidationError("depth should be at least 1", field="depth")
     depth = min(given.depth or 1, MOST_DEPTH)
     path = inside.path(given.path)
-    query = validated(ListQuery, {"path": path, "depth": str(depth)})
-    listed = await inside.done(list_files, query=query)
+    async with inside.kept():
+        listed = await inside.plane.files.list(
+            inside.context.principal, inside.session, path, depth, attributes=ATTRIBUTES
+        )
     shown, followed = [], 0
-    for each in in_order(listed.items):
+    for each in in_order(listed.entries):
         if each.type == "symlink" and followed < _MOST_FOLLOWED:
             followed += 1
             shown.append(await _info(inside, each))

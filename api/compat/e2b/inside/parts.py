@@ -1,6 +1,7 @@
 """The files of a multipart body as they arrive, at a least pace."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable
 from typing import TypeVar
@@ -13,6 +14,8 @@ from orchestrator.ground.errors import ValidationError
 
 _CHUNK_BYTES = 64 * 1024
 _NAME = "file"
+_FILE_NAME = re.compile(r';\s*filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_ESCAPED = re.compile(r'\\(["\\])')
 # What the parser raises for a body that is no multipart.
 _MALFORMED = (ValueError, AssertionError, RuntimeError, LookupError, TypeError, AttributeError)
 
@@ -39,9 +42,20 @@ async def parts(request: web.Request) -> AsyncGenerator[tuple[str, AsyncGenerato
             raise ValidationError("parts can't be encoded")
         pieces = _pieces(window, part)
         if part.name == _NAME:
-            yield part.filename or "", pieces
+            yield file_name(part.headers.get("Content-Disposition", "")), pieces
         async for _ in pieces:  # what nobody has read
             continue
+
+
+def file_name(disposition: str) -> str:
+    """The name of a part's file, which may be a path; empty without one.
+
+    Clients write a quotation mark as `%22` or after a backslash. Pure.
+    """
+    found = _FILE_NAME.search(disposition)
+    if found is None:
+        return ""
+    return _ESCAPED.sub(r"\1", found[1]).replace("%22", '"')
 
 
 async def _pieces(window: Window, part: BodyPartReader) -> AsyncGenerator[bytes]:

@@ -5,7 +5,7 @@ Their sandboxes have the home `/home/user`. Here it is the workspace, wherever t
 
 import posixpath
 
-from paddock.contract.files import FileEntry
+from orchestrator.work.files.file_entries import FileEntry
 
 _HOME = "/home/user"
 

@@ -27,9 +27,10 @@ from api.compat.e2b.inside.rpc import (
     unary,
 )
 from api.compat.e2b.inside.started import Process, Started, find, running
+from api.compat.e2b.inside.stats import stat
 from api.compat.protocol import Route
 from api.shape.access import Access
-from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.ground.errors import NotFoundError, PermissionDeniedError, ValidationError
 from orchestrator.state.command import Command
 
 _KEEPALIVE: Answer = {"event": {"keepalive": {}}}
@@ -38,6 +39,7 @@ _PATH = "/process.Process/"
 
 
 async def _start(inside: Inside, given: Start, limit: float | None) -> Answers:
+    await _check_directory(inside, given.process.cwd)
     if given.pty is not None:
         answers = ptys.start(inside, given, given.pty.size)
     else:
@@ -56,6 +58,17 @@ async def _start(inside: Inside, given: Start, limit: float | None) -> Answers:
         if ends and number is not None:
             await _end(inside, number)
         raise
+
+
+async def _check_directory(inside: Inside, given: str | None) -> None:
+    """Raises: ValidationError if the caller names a directory that does not exist."""
+    if given:
+        try:
+            await stat(inside, inside.path(given))
+        except NotFoundError:
+            raise ValidationError(f"cwd '{given[:256]}' does not exist", field="cwd") from None
+        except PermissionDeniedError:
+            return  # what starts there decides
 
 
 async def _end(inside: Inside, number: int) -> None:

@@ -20,7 +20,7 @@ async def start(inside: Inside, given: Start, size: AskedSize) -> Answers:
     """Opens a shell and shows it. If the caller leaves, it stays. Raises: as `Shells.open`."""
     process, context = given.process, inside.context
     with context.streaming("terminals", inside.session):
-        async with context.shared.sessions.suspensions.using(context.principal, inside.session):
+        async with inside.kept():
             live = await context.work.complete(
                 inside.plane.shells.open(
                     context.principal,

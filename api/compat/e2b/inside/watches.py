@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from api.compat.e2b.inside.access import Inside
 from api.compat.e2b.inside.changes import Changes, FileEvent
@@ -11,9 +12,10 @@ from api.compat.e2b.inside.entries import entry_info
 from api.compat.e2b.inside.messages import Watch, Watcher
 from api.compat.e2b.inside.paths import absolute
 from api.compat.e2b.inside.rpc import Answer, Answers, answering, keepalive_of, paced, unary
+from api.compat.e2b.inside.stats import stat
+from api.compat.e2b.inside.uploads import Uploads
 from api.compat.protocol import Route
 from api.operations.file_trees import watch_files
-from api.operations.files import stat_file
 from api.shape.answers import Event
 from api.shape.context import Work
 from api.shape.objects import validated
@@ -27,7 +29,6 @@ from orchestrator.ground.errors import (
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_trees import FileWatch
 from paddock.contract.file_trees import FileChange, WatchEnded, WatchQuery, WatchStarted
-from paddock.contract.files import PathQuery
 
 _PATH = "/filesystem.Filesystem/"
 _KEEPALIVE: Answer = {"keepalive": {}}
@@ -103,14 +104,14 @@ async def _create(inside: Inside, given: Watch) -> Answer:
     context = inside.context
     with ExitStack() as held:
         held.enter_context(context.streaming("events", inside.session))
-        async with context.shared.sessions.suspensions.using(context.principal, inside.session):
+        async with inside.kept():
             watch = await context.work.complete(
                 inside.plane.file_trees.watch(
                     context.principal, inside.session, path, recursive=given.recursive
                 ),
                 lambda opened: context.work.detach(opened.close()),
             )
-        changes = Changes(absolute(path, inside.workspace), inside.workspace)
+        changes = _changes(inside, path)
         kept = held.pop_all()
     opened = _Open(inside.session, watch, changes, kept, entries=given.include_entry)
     return {"watcherId": context.kept.of(Watchers).add(opened, context.work)}
@@ -152,9 +153,16 @@ async def _watch(inside: Inside, given: Watch, limit: float | None) -> Answers:
 async def _followed(inside: Inside, path: str, given: Watch) -> Answers:
     query = validated(WatchQuery, {"path": path, "recursive": str(given.recursive).lower()})
     async with inside.following(watch_files, query=query) as events:
-        changes = Changes(absolute(path, inside.workspace), inside.workspace)
+        changes = _changes(inside, path)
         async for each in _answers(inside, events, changes, given):
             yield each
+
+
+def _changes(inside: Inside, path: str) -> Changes:
+    """What translates the changes of a directory."""
+    number = inside.context.kept.of(Uploads).number
+    uploaded = partial(number, inside.session.key)
+    return Changes(absolute(path, inside.workspace), inside.workspace, uploaded)
 
 
 async def _answers(
@@ -177,7 +185,7 @@ async def _answers(
 async def _directory(inside: Inside, given: str) -> str:
     """The path of a directory. Raises: NotFoundError, ValidationError."""
     path = inside.path(given)
-    found = await inside.done(stat_file, query=validated(PathQuery, {"path": path}))
+    found = await stat(inside, path)
     if found.type not in ("directory", "symlink"):
         raise ValidationError(f"path is not a directory: {given}", field="path")
     return path
@@ -200,7 +208,7 @@ async def _shown(inside: Inside, events: Sequence[FileEvent], *, entries: bool) 
 async def _entry(inside: Inside, path: str) -> Answer | None:
     """What is at a path now; None if that is nothing."""
     try:
-        found = await inside.done(stat_file, query=validated(PathQuery, {"path": path}))
+        found = await stat(inside, path)
     except PaddockError:
         return None
     return entry_info(found, inside.workspace)

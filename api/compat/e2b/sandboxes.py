@@ -155,6 +155,8 @@ async def _sessions(call: Call, query: SandboxesQuery) -> list[Session]:
 
 
 def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
+    if views.TEMPLATE_LABEL not in session.labels:
+        return False  # no client of E2B's has made it, and a list may be what such a client ends
     if not session.live or views.state(session) not in query.state:
         return False
     return query.started_after is None or views.moment(session.created_at) >= query.started_after

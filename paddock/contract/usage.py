@@ -66,7 +66,10 @@ class Usages(Model):
             "round": 128,
             "sampled_at": "2026-03-04T09:30:12.482113Z",
             "interval": 10.0,
-            "host": _HOST, "items": [_SESSION], "next": None}
+            "host": _HOST,
+            "items": [_SESSION],
+            "next": None,
+        }
     )
 
     round: Count = Field(description="The number of the latest sample; 0 if there is none yet.")

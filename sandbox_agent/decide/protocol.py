@@ -120,6 +120,8 @@ Agent → host
                      that is not configured sends no session_cpu_us and session_output_bytes
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
+    stopping (notification)  {}   it ends a command or terminal: a process that waits for the disk
+                             can't end, so whatever holds the disk must let it go
 
 `secrets` in hello are the secrets that the agent holds, in the form of the `secrets` request. In
 exec they are {NAME: [value, seal]}. Only the control plane uses seals; the agent stores them.

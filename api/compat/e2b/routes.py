@@ -58,6 +58,7 @@ async def _nothing(call: Call) -> web.StreamResponse:
     raise NotFoundError("there is nothing at this path of E2B's interface")
 
 
+_ELSE = Route("*", "/{path:.*}", Access.OPEN, _nothing)
 # Refused in the form that the SDKs read.
 _REFUSED = (
     Route("*", "/secrets{path:.*}", _READ_ALL, _no_secrets),
@@ -66,7 +67,7 @@ _REFUSED = (
         Route("*", path, _READ_ALL, templates.refuse)
         for path in ("/v3/templates{path:.*}", "/v2/templates/{path:.*}", "/templates/{path:.*}")
     ),
-    Route("*", "/{path:.*}", Access.OPEN, _nothing),
+    _ELSE,
 )
 # Of the agent in a sandbox, and of its interpreter.
 _PORTS = (49983, 49999)

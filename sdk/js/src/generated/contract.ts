@@ -2757,6 +2757,8 @@ export type ShellAnswer = {
   output_bytes: number;
   /** So many bytes are missing in the middle of `output`. */
   cut_bytes: number;
+  /** The text of `expect` that the output has. */
+  matched: string | null;
   /** The command's, or the shell's if it has ended; null while it runs. */
   exit_code: number | null;
   /** Whether the command still runs: `input` continues it, `interrupt` ends it. */
@@ -2782,22 +2784,26 @@ export type ShellBody = {
 
 /** Input for the program that runs in a shell. */
 export type ShellInputBody = {
+  /** Seconds, also fractions. `at_timeout` says what follows. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text, or one of these. They are no patterns. Without it, the answer also comes when a program waits for input; with an empty list, it does not. */
+  expect?: string | readonly string[] | null | undefined;
+  /** `stop`: the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. `continue`: it goes on. */
+  at_timeout?: "stop" | "continue" | undefined;
   /** As it would be typed: a line ends with a line feed. Empty: only wait. */
   text: string;
-  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
-  timeout?: number | undefined;
-  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
-  expect?: string | null | undefined;
 };
 
 /** A command for a shell. */
 export type ShellRunBody = {
+  /** Seconds, also fractions. `at_timeout` says what follows. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text, or one of these. They are no patterns. Without it, the answer also comes when a program waits for input; with an empty list, it does not. */
+  expect?: string | readonly string[] | null | undefined;
+  /** `stop`: the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. `continue`: it goes on. */
+  at_timeout?: "stop" | "continue" | undefined;
   /** Any text for bash: lines, here-documents and comments included; or nothing. */
   command: string;
-  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
-  timeout?: number | undefined;
-  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
-  expect?: string | null | undefined;
 };
 
 /** The shells of a session that have not ended, oldest first. */
@@ -2955,6 +2961,10 @@ export type Template = {
   built_at: string | null;
   /** What the prepared workspace takes on the disk. */
   size_bytes: number | null;
+  /** How many sandboxes are to wait for its sessions. */
+  warm: number;
+  /** How many of them wait, with its files: so many sessions take one over. */
+  ready: number;
   failure: TemplateFailure | null;
 };
 

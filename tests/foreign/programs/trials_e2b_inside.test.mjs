@@ -2,16 +2,25 @@
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
 
-import { Sandbox } from '@e2b/code-interpreter'
-import {
+// The SDKs are installed in the directory in which this runs.
+const { resolve } = createRequire(pathToFileURL(`${process.cwd()}/`))
+const load = (name) => import(pathToFileURL(resolve(name)))
+const { Sandbox } = await load('@e2b/code-interpreter')
+const {
   CommandExitError,
   FileType,
   InvalidArgumentError,
   NotFoundError,
   SandboxError,
   TimeoutError,
-} from 'e2b'
+} = await load('e2b')
+
+process.env.E2B_API_URL = `${process.env.PADDOCK_URL}/compat/e2b`
+process.env.E2B_SANDBOX_URL = process.env.E2B_API_URL
+process.env.E2B_API_KEY = process.env.PADDOCK_KEY
 
 const metadata = { 'paddock.level': 'high' }
 let box

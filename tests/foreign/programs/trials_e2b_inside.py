@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import threading
 import time
 import urllib.request
@@ -25,6 +26,16 @@ from e2b import (
 from e2b.exceptions import SandboxNotRunningException
 
 LEVEL = {"paddock.level": "high"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def address() -> Iterator[None]:
+    """The three lines that are changed."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("E2B_API_KEY", os.environ["PADDOCK_KEY"])
+        patched.setenv("E2B_API_URL", os.environ["PADDOCK_URL"] + "/compat/e2b")
+        patched.setenv("E2B_SANDBOX_URL", os.environ["PADDOCK_URL"] + "/compat/e2b")
+        yield
 
 
 @pytest.fixture(scope="module")

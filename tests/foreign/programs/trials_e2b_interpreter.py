@@ -1,5 +1,6 @@
 """What E2B's code interpreter for Python does: cells, contexts, results, interrupts."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,16 @@ from e2b import NotFoundException, SandboxException, TimeoutException
 from e2b_code_interpreter import Context, Sandbox
 
 LEVEL = {"paddock.level": "high"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def address() -> Iterator[None]:
+    """The three lines that are changed."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("E2B_API_KEY", os.environ["PADDOCK_KEY"])
+        patched.setenv("E2B_API_URL", os.environ["PADDOCK_URL"] + "/compat/e2b")
+        patched.setenv("E2B_SANDBOX_URL", os.environ["PADDOCK_URL"] + "/compat/e2b")
+        yield
 
 
 @pytest.fixture(scope="module")

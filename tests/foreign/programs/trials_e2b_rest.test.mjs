@@ -11,12 +11,9 @@ const { Sandbox, AuthenticationError, SandboxNotFoundError, Template, Volume } =
   pathToFileURL(found)
 );
 
-const address = new URL(process.env.PADDOCK_URL);
-const apiUrl = `${address.origin}/compat/e2b`;
-// The next port is that of sessions' ports.
-const sandboxUrl = `http://${address.hostname}:${Number(address.port) + 1}`;
-process.env.E2B_API_URL = apiUrl;
-process.env.E2B_SANDBOX_URL = sandboxUrl;
+const url = `${process.env.PADDOCK_URL}/compat/e2b`;
+process.env.E2B_API_URL = url;
+process.env.E2B_SANDBOX_URL = url;
 process.env.E2B_API_KEY = process.env.PADDOCK_KEY;
 
 const timeoutMs = 60_000;

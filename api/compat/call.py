@@ -55,6 +55,8 @@ class Call:
         """
         operation: Operation = vars(handler)["operation"]
         context = context or self.context
+        named = {name: inputs[name] for name in operation.parameters if name in inputs}
+        context = replace(context, path={**context.path, **named})
         check_role(context.principal, operation.access)
         if operation.stops is not None:
             services = context.shared.services.of_stop[operation.id]

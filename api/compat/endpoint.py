@@ -46,12 +46,13 @@ def make_endpoint(
                 raise  # the middleware breaks the connection
             if isinstance(error, RateLimitedError):
                 plane.metrics.rate_limited(error.fields["limit"])
-            return protocol.failure(describe(error), request[REQUEST_ID])
+            failure = route.failure or protocol.failure
+            return failure(describe(error), request[REQUEST_ID])
 
     async def served(request: web.Request) -> web.StreamResponse:
-        principal = request[PRINCIPAL] = _admit(plane, protocol, route, request)
+        principal = request[PRINCIPAL] = _admit(plane, protocol, route, request, kept)
         spend = partial(rates.spend, principal)
-        allowed = partial(_is_allowed, plane, protocol, route, request)
+        allowed = partial(_is_allowed, plane, protocol, route, request, kept)
         context = Context(
             shared,
             principal,
@@ -84,21 +85,25 @@ def make_endpoint(
 
 
 def _admit(
-    plane: ControlPlane, protocol: Protocol, route: Route, request: web.Request
+    plane: ControlPlane, protocol: Protocol, route: Route, request: web.Request, kept: Kept
 ) -> Principal:
     """The caller. Raises: UnauthorizedError, PermissionDeniedError."""
     if route.access is Access.OPEN:
         return NOBODY
-    principal = identify(plane, protocol.credential(request))
+    if route.credential is None:
+        token = protocol.credential(request)
+    else:
+        token = route.credential(request, plane, kept)
+    principal = identify(plane, token)
     check_role(principal, route.access)
     return principal
 
 
 def _is_allowed(
-    plane: ControlPlane, protocol: Protocol, route: Route, request: web.Request
+    plane: ControlPlane, protocol: Protocol, route: Route, request: web.Request, kept: Kept
 ) -> bool:
     try:
-        _admit(plane, protocol, route, request)
+        _admit(plane, protocol, route, request, kept)
     except PaddockError:
         return False
     return True

@@ -7,19 +7,18 @@ from typing import Any
 import docker
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE
-from orchestrator.host.engine.docker_spec import log_config, unknown_runtime
+from orchestrator.host.engine.base import LABEL_INSTANCE, MountedAgent
+from orchestrator.host.engine.docker_spec import (
+    agent_mounts,
+    log_config,
+    overridden,
+    unknown_runtime,
+)
 from sandbox_agent.decide.facilities import Kernel
+from sandbox_agent.decide.mounted_agent import PYTHON, script
 
 SECONDS = 20
 _IPV6 = Path("/proc/sys/net/ipv6")
-# The image's own agent examines it.
-_SCRIPT = """
-import sys
-sys.path.insert(0, "/opt/paddock")
-from sandbox_agent.enforce import kernel
-print(*map(int, kernel.probe()))
-"""
 
 
 def has_ipv6() -> bool:
@@ -27,7 +26,9 @@ def has_ipv6() -> bool:
     return _IPV6.is_dir()
 
 
-def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> Kernel:
+def look(
+    client: docker.APIClient, instance: str, image: str, agent: MountedAgent, runtime: str | None
+) -> Kernel:
     """Runs a container to find out, and removes it.
 
     Raises: EngineUnavailableError; docker's errors.
@@ -35,7 +36,7 @@ def look(client: docker.APIClient, instance: str, image: str, runtime: str | Non
     name = f"paddock-kernel-{secrets.token_hex(4)}"
     try:
         client.create_container_from_config(  # type: ignore[no-untyped-call]
-            config(image, instance, runtime), name
+            config(image, instance, agent, runtime), name
         )
     except docker.errors.APIError as error:
         raise unknown_runtime(runtime, error.explanation) or error from None
@@ -58,18 +59,19 @@ def parse(said: str) -> Kernel:
     return Kernel(landlock, *map(bool, others))
 
 
-def config(image: str, instance: str, runtime: str | None) -> dict[str, Any]:
+def config(image: str, instance: str, agent: MountedAgent, runtime: str | None) -> dict[str, Any]:
     """The container's configuration: confined like a sandbox."""
     return {
+        **overridden(agent),
         "Image": image,
-        "Entrypoint": ["/usr/bin/python3", "-I", "-S", "-c", _SCRIPT],
-        "Cmd": [],
+        "Entrypoint": [*PYTHON, *script("sandbox_agent.enforce.kernel")],
         "Labels": {LABEL_INSTANCE: instance},
         "HostConfig": {
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
+            "Mounts": agent_mounts(agent),
             "Memory": 128 * 2**20,
             "PidsLimit": 32,
             "RestartPolicy": {"Name": "no"},

@@ -596,6 +596,8 @@ export type CreatedSession = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -1304,6 +1306,8 @@ export type InspectedSession = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -1787,6 +1791,8 @@ export type NamedSessionBody = {
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
+  /** What the caller keeps with it: names and texts of any characters, at most 16 KiB in all. Sessions are found by them, and they are on record, so no secrets. */
+  metadata?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
   /** Variables of every command whose values are never stored, and are cut out of whatever is recorded. Where the level lists variables, other names begin with `SECRET_`. */
@@ -2520,6 +2526,8 @@ export type Session = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -2572,6 +2580,8 @@ export type SessionBody = {
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
+  /** What the caller keeps with it: names and texts of any characters, at most 16 KiB in all. Sessions are found by them, and they are on record, so no secrets. */
+  metadata?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
   /** Variables of every command whose values are never stored, and are cut out of whatever is recorded. Where the level lists variables, other names begin with `SECRET_`. */
@@ -2951,6 +2961,10 @@ export type Template = {
   built_at: string | null;
   /** What the prepared workspace takes on the disk. */
   size_bytes: number | null;
+  /** How many sandboxes are to wait for its sessions. */
+  warm: number;
+  /** How many of them wait, with its files: so many sessions take one over. */
+  ready: number;
   failure: TemplateFailure | null;
 };
 
@@ -3247,6 +3261,8 @@ export type UsageBody = {
 export type Usages = {
   /** The number of the latest sample; 0 if there is none yet. */
   round: number;
+  /** When the latest sample was taken; null if there is none yet. */
+  sampled_at?: string | null | undefined;
   /** Seconds between samples. */
   interval: number;
   /** Null for callers that see only some sessions, and before the first sample. */
@@ -3366,6 +3382,8 @@ export interface Operations {
     query: {
       status?: "active" | "paused" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
       label?: string | undefined;
+      /** Only sessions that have all of these: `name=text` pairs, joined by `&` and encoded as in a form. */
+      metadata?: string | undefined;
       work_id?: string | undefined;
       /** The id of a session whose children are listed. */
       parent?: string | undefined;
@@ -3545,6 +3563,8 @@ export interface Operations {
     path: {};
     query: {
       after?: number | undefined;
+      /** Only what the session with this id used. */
+      session?: string | undefined;
     };
     body: undefined;
     answer: Usages;

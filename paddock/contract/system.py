@@ -251,6 +251,16 @@ class Level(Model):
         description="The engine's runtime of its sandboxes; null: that of the settings, or the "
         "engine's default.",
     )
+    user: Annotated[Literal["sandbox", "root"], WORDS] = Field(
+        default="sandbox",
+        description="Whom its commands see themselves as. `root`: uid 0 of a user namespace of "
+        "their own, with rights over the session's own files only.",
+    )
+    root_bytes: Count | None = Field(
+        default=None,
+        description="The size of the writable layer over the image that root inside has, which is "
+        "gone with the sandbox; null: the image is read-only.",
+    )
     sha256: Sha256 = Field(description="Of the level's file.")
 
 

@@ -29,6 +29,7 @@ from sandbox_agent.enforce.profile import Profile, Tool
 from sandbox_agent.enforce.reads import broker
 from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.enforce.reads.reports import Reports
+from sandbox_agent.enforce.root_inside import namespace
 
 # Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
@@ -236,6 +237,8 @@ class Guards:
         )
         self._meter = Meter()
         self._profile: Profile | None = None
+        # The user namespace of commands that are root inside; it lasts as long as the agent.
+        self._namespace: int | None = None
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
         self._idle: list[Guard] = []
@@ -246,9 +249,9 @@ class Guards:
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.workspace, self._configuration.uid)
-        self._profile = profile.build(
-            self._configuration, self._kernel, programs=self._programs, held=self.held
-        )
+        if self._configuration.root:
+            self._namespace = _namespace(self._configuration.uid)
+        self._profile = self._build(profile.NO_TOOL)
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
@@ -271,7 +274,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._configuration, self._kernel, tool, self._programs, self.held)
+        own = self._build(tool)
         try:
             return self._make(own)
         finally:
@@ -283,6 +286,12 @@ class Guards:
             self._idle.append(guard)
         else:
             guard.close()
+
+    def _build(self, tool: Tool) -> Profile:
+        """Raises: ConfinementError."""
+        return profile.build(
+            *(self._configuration, self._kernel, tool, self._programs, self.held, self._namespace)
+        )
 
     def _make(self, held_to: Profile) -> Guard:
         guard = Guard(
@@ -307,6 +316,15 @@ class Guards:
             self._idle.remove(guard)
             guard.close()
         guard.ended()
+
+
+def _namespace(uid: int) -> int:
+    """Raises: ConfinementError."""
+    try:
+        return namespace.make(uid)
+    except OSError as error:
+        why = namespace.explained(error)
+        raise profile.ConfinementError(f"commands can't be root inside: {why}") from error
 
 
 def _check_workspace(path: str, uid: int) -> None:

@@ -64,6 +64,8 @@ def run(
             keep.add(broker.fileno())
         if profile.ruleset is not None:
             keep.add(profile.ruleset)
+        if profile.root is not None:
+            keep.add(profile.root.namespace)
         privileges.close_others(keep)
         # A collection would touch every object, and so copy all memory that is shared by forks.
         gc.disable()

@@ -121,11 +121,12 @@ class Executor:
         message = variables.refused_variable(requested, secrets, patterns, level)
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
+        user = "root" if self._configuration.root else "sandbox"
         base = {
             "PATH": self._path,
             "HOME": self._configuration.home,
-            "USER": "sandbox",
-            "LOGNAME": "sandbox",
+            "USER": user,
+            "LOGNAME": user,
             "LANG": "C.UTF-8",
             **proxy_variables(self._configuration.egress),
             **self._configuration.variables,

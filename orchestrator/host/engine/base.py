@@ -103,6 +103,7 @@ class SandboxSpec:
     rates: Rates = NO_RATES
     disk: str | None = None  # the workspace's device, a path in /dev, to which its rates apply
     agent: MountedAgent | None = None  # None: the image's own
+    namespaces: bool = False  # the agent may make and enter user namespaces
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from orchestrator.rules.egress.rules import NO_RULES, Rules
 from orchestrator.rules.policy.level_file import (
     DEFAULT_AUDIT_BYTES,
     MINIMUMS,
+    CommandUser,
     LevelFile,
     NetworkMode,
     RiskTier,
@@ -27,6 +28,8 @@ from orchestrator.settings.operator_files import table_files
 from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN, IdleAction
 from sandbox_agent.decide.protocol import Confinement
 
+# The user of commands that are root inside; see `Level.user`.
+ROOT = "root"
 # The level of a session that names none.
 DEFAULT_LEVEL = "medium"
 # The packaged level files. A level's name is its file's name without `.toml`.
@@ -74,6 +77,10 @@ class Level:
     runtime: str | None = None
     # What happens to its idle sessions, unless they ask for something else.
     idle_action: IdleAction = IdleAction.END
+    # Whom its commands see themselves as: the session's user, or uid 0 of a user namespace.
+    user: CommandUser = "sandbox"
+    # The size of the writable layer over the image, which only root inside may have; None: none.
+    root_bytes: int | None = None
 
     def offline(self) -> "Level":
         """The same level without a network."""
@@ -106,6 +113,8 @@ class Level:
             "images": None if self.images is None else list(self.images),
             "runtime": self.runtime,
             "idle_action": self.idle_action,
+            "user": self.user,
+            "root_bytes": self.root_bytes,
             "sha256": self.sha256,
         }
 
@@ -222,6 +231,8 @@ def _level(name: str, file: LevelFile) -> Level:
         images=None if table.images is None else tuple(table.images),
         runtime=table.runtime,
         idle_action=table.idle_action,
+        user=table.user,
+        root_bytes=table.root_bytes,
         sha256=hashlib.sha256(file.text.encode()).hexdigest(),
     )
 

@@ -53,6 +53,7 @@ SANDBOX = Recipe(
         BASE_UNUSED,
         BASELINE,
         "sandbox_agent/**/*.py",
+        "sandbox_agent/**/*.conf",
     ),
     labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION)},
 )
@@ -71,6 +72,7 @@ CONTROL_PLANE = Recipe(
         "api/**/*",
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
+        "sandbox_agent/**/*.conf",
         "images/*.py",
     ),
     labels={},

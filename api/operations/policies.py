@@ -153,11 +153,12 @@ def _judges(
         session = sessions.finder.find(context.principal, body.session)
         terms, reaches = session.terms, session.egress_rules.decide_any_port
         mounts = writable_targets(listed, (*session.level.mounts, *terms.mounts))
-        mounts += terms.written_volumes
+        mounts += (*terms.written_volumes, *session.level.layer)
         return _Judges(session.level, reaches, mounts, terms.volume_paths, session.workspace_path)
     _check_host(context)
     named = known.named(body.level or "")
-    return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
+    mounts = (*writable_targets(listed, named.mounts), *named.layer)
+    return _Judges(named, named.egress.decide_any_port, mounts)
 
 
 def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:

@@ -74,6 +74,8 @@ def run(
         # The command inherits these, so nothing is left to do at the time a caller waits for it.
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
+        # The filter of root inside answers this call, so a command's process could not make it.
+        os.setgroups([])
         _confine(profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)

@@ -137,6 +137,7 @@ class Image:
     """An image on this engine.
 
     Its environment is what a container of it would have; `volumes` are its own mount points.
+    `layers` are directories on the engine's host, the uppermost first; empty if it does not tell.
     """
 
     id: str
@@ -145,6 +146,7 @@ class Image:
     size: int = 0  # bytes
     environment: tuple[str, ...] = ()  # NAME=value
     volumes: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from orchestrator.rules.policy.level_file import (
 from orchestrator.settings.operator_files import table_files
 from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN, IdleAction
 from sandbox_agent.decide.protocol import Confinement
+from sandbox_agent.decide.writable_places import LAYER
 
 # The user of commands that are root inside; see `Level.user`.
 ROOT = "root"
@@ -81,6 +82,11 @@ class Level:
     user: CommandUser = "sandbox"
     # The size of the writable layer over the image, which only root inside may have; None: none.
     root_bytes: int | None = None
+
+    @property
+    def layer(self) -> tuple[str, ...]:
+        """The directories of the image that its commands may write to, where the image has them."""
+        return () if self.root_bytes is None else LAYER
 
     def offline(self) -> "Level":
         """The same level without a network."""

@@ -61,7 +61,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         cpu_budget_us=budget.own_limit(Kind.CPU_SECONDS),
         output_used_bytes=budget.own(Kind.OUTPUT_BYTES),
         output_budget_bytes=budget.own_limit(Kind.OUTPUT_BYTES),
-        writable=(*writable, *terms.written_volumes),
+        writable=(*writable, *terms.written_volumes, *level.layer),
         volumes=terms.volume_paths,
         workspace=workspace,
         guard_writes=level.guard_writes,

@@ -11,7 +11,7 @@ from sandbox_agent.decide.mounted_agent import AGENT
 
 
 class MountedAgentPart(Part):
-    """The mounted agent, and the image by the id that was checked; nothing for our own images."""
+    """The mounted agent, and the image by the id that was checked; nothing for most of our own."""
 
     name = "mounted agent"
 
@@ -24,6 +24,9 @@ class MountedAgentPart(Part):
         """Raises: EngineUnavailableError; ValidationError if the level can't have the image."""
         facts = None if plan.image_id is None else self._checked.of(plan.image_id)
         if facts is None:
+            if plan.level.root_bytes is not None:
+                # The image's own agent and its interpreter are in the writable layer.
+                await self._mount(plan, unset=(), hidden=())
             return
         problem = facts.problem(plan.level)
         if problem is not None:
@@ -32,10 +35,12 @@ class MountedAgentPart(Part):
         if not plan.tenancy.vacant:
             hidden = beside(plan.session.workspace_path, facts.volumes)
         await refuse_moved_mounts(self._engine, facts.id, (bind.target for bind in plan.binds))
-        directory = await self._agents.directory()
         plan.image = facts.id  # its name may get another meaning
-        plan.agent = MountedAgent(
-            str(directory), AGENT, unset=tuple(facts.environment), hidden=hidden
-        )
-        plan.labels[LABEL_AGENT] = directory.name
+        await self._mount(plan, unset=tuple(facts.environment), hidden=hidden)
         plan.variables = facts.variables(plan.level.environment)
+
+    async def _mount(self, plan: Plan, unset: tuple[str, ...], hidden: tuple[str, ...]) -> None:
+        """Raises: EngineUnavailableError."""
+        directory = await self._agents.directory()
+        plan.agent = MountedAgent(str(directory), AGENT, unset=unset, hidden=hidden)
+        plan.labels[LABEL_AGENT] = directory.name

@@ -47,7 +47,7 @@ async def list_policies(
 ) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
-        items=[_level(context, known, each) for each in known.values()],
+        items=[_level(context, known, each, engine_runtimes) for each in known.values()],
         session_policies=[listed_policy(each) for each in session_policies.values()],
         facilities=facilities(node.kernel),
         runtimes=runtimes(engine_runtimes, known.values(), node.kernel),
@@ -55,12 +55,19 @@ async def list_policies(
     )
 
 
-def _level(context: Context, known: levels.Levels, shown: levels.Level) -> Level:
+def _level(
+    context: Context, known: levels.Levels, shown: levels.Level, engine_runtimes: Runtimes
+) -> Level:
     """A level, and whether the caller may give it to a session."""
     caller = context.principal
     refused = caller.bounds.refuses_level(shown, known)
     allowed = refused is None and caller.role in ROLES[Access.MANAGE]
-    return level(shown, allowed=allowed, rule=None if refused is None else refused[0])
+    return level(
+        shown,
+        allowed=allowed,
+        rule=None if refused is None else refused[0],
+        without_root=engine_runtimes.without_root,
+    )
 
 
 @operation(

@@ -261,6 +261,14 @@ class Level(Model):
         description="The size of the writable layer over the image that root inside has, which is "
         "gone with the sandbox; null: the image is read-only.",
     )
+    root_in_force: bool | None = Field(
+        default=None,
+        description="Whether its latest sandbox had root inside; null: it has had none since the "
+        "start, or commands are not root inside.",
+    )
+    root_refused: str | None = Field(
+        default=None, description="Why its latest sandbox could not start."
+    )
     sha256: Sha256 = Field(description="Of the level's file.")
 
 

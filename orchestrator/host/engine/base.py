@@ -219,6 +219,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    async def root_inside(self, image: str, runtime: str | None) -> str | None:
+        """Why commands in a sandbox of that image and runtime can't be root inside; None: they can.
+
+        Starts a container to find out, and removes it.
+        """
+
+    @abstractmethod
     async def copy_agent(self, image: str, target: str) -> None:
         """Fills an empty directory of the host with that image's agent and an interpreter for it.
 

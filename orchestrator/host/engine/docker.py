@@ -131,6 +131,13 @@ class DockerEngine(Engine):
             lambda client: docker_kernel.look(client, self.instance, image, runtime),
         )
 
+    async def root_inside(self, image: str, runtime: str | None) -> str | None:
+        """See `Engine.root_inside`."""
+        return await self._call(
+            "try root inside",
+            lambda client: docker_kernel.root_inside(client, self.instance, image, runtime),
+        )
+
     async def copy_agent(self, image: str, target: str) -> None:
         """See `Engine.copy_agent`."""
         await self._call(

@@ -1,4 +1,4 @@
-"""Finds out, from inside a container, which kernel features a sandbox sees."""
+"""Finds out, from inside a container, what of the kernel a sandbox sees and can use."""
 
 import secrets
 from pathlib import Path
@@ -8,7 +8,7 @@ import docker
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import LABEL_INSTANCE
-from orchestrator.host.engine.docker_spec import log_config, unknown_runtime
+from orchestrator.host.engine.docker_spec import log_config, security_options, unknown_runtime
 from sandbox_agent.decide.facilities import Kernel
 
 SECONDS = 20
@@ -19,6 +19,13 @@ import sys
 sys.path.insert(0, "/opt/paddock")
 from sandbox_agent.enforce import kernel
 print(*map(int, kernel.probe()))
+"""
+# What the agent and a guard do for commands that are root inside; it prints why they can't.
+_ROOT_SCRIPT = """
+import os, sys
+sys.path.insert(0, "/opt/paddock")
+from sandbox_agent.enforce.root_inside import namespace
+print(namespace.refusal(65534) or "")
 """
 
 
@@ -32,20 +39,40 @@ def look(client: docker.APIClient, instance: str, image: str, runtime: str | Non
 
     Raises: EngineUnavailableError; docker's errors.
     """
+    return parse(_said(client, config(image, instance, runtime), runtime))
+
+
+def root_inside(
+    client: docker.APIClient, instance: str, image: str, runtime: str | None
+) -> str | None:
+    """Why commands in such a container can't be root inside; None if they can.
+
+    Raises: EngineUnavailableError; docker's errors.
+    """
+    wanted = config(image, instance, runtime)
+    wanted["Entrypoint"][-1] = _ROOT_SCRIPT
+    wanted["HostConfig"] |= {
+        "CapAdd": ["SETUID", "SETGID"],
+        "SecurityOpt": security_options(namespaces=True),
+    }
+    return _said(client, wanted, runtime) or None
+
+
+def _said(client: docker.APIClient, config: dict[str, Any], runtime: str | None) -> str:
     name = f"paddock-kernel-{secrets.token_hex(4)}"
     try:
         client.create_container_from_config(  # type: ignore[no-untyped-call]
-            config(image, instance, runtime), name
+            config, name
         )
     except docker.errors.APIError as error:
         raise unknown_runtime(runtime, error.explanation) or error from None
     try:
         client.start(name)
         client.wait(name, timeout=SECONDS)
-        said = client.logs(name, tail=5).decode(errors="replace").strip()
+        said: str = client.logs(name, tail=5).decode(errors="replace").strip()
     finally:
         client.remove_container(name, force=True)
-    return parse(said)
+    return said
 
 
 def parse(said: str) -> Kernel:

@@ -57,6 +57,7 @@ from orchestrator.operate.checks.loop import LOOP, check_loop
 from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
 from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.operate.checks.quota import QUOTA, check_quota
+from orchestrator.operate.checks.root_inside import check_root_inside
 from orchestrator.operate.checks.runtimes import check_runtimes
 from orchestrator.operate.checks.staging import STAGING, check_staging
 from orchestrator.operate.checks.state import (
@@ -183,8 +184,11 @@ async def _examine(
         engine, settings.image, known.values() if image.ok else (), found, _ENGINE_SECONDS
     )
     usual = found if inside is None else found.within(inside)
-    levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes)
-    return [*checks, *(each.check for each in runtimes.values()), *levels]
+    root = await check_root_inside(
+        engine, settings, known.values() if image.ok else (), _ENGINE_SECONDS
+    )
+    levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes, root)
+    return [*checks, *(each.check for each in runtimes.values()), *root, *levels]
 
 
 async def _examine_image(

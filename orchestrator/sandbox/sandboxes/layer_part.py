@@ -32,9 +32,13 @@ class LayerPart(Part):
         plan.image = image.id  # its name may get another meaning
         directory, uid = plan.directory, plan.session.workspace.uid
 
+        # A workspace or a volume may be in the place of one of the image's directories.
+        taken = {bind.target for bind in plan.binds}
+
         def make() -> None:
             for path, place in directory.make_layer(image.layers, uid, size).items():
-                plan.binds.append(Bind(str(place), path, read_only=False))
+                if path not in taken:
+                    plan.binds.append(Bind(str(place), path, read_only=False))
 
         await self._directories.make(directory, make)
         # The session's account is not needed: commands are root, and add accounts themselves.

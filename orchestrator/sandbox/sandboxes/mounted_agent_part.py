@@ -34,6 +34,9 @@ class MountedAgentPart(Part):
         hidden = tuple(facts.volumes)
         if not plan.tenancy.vacant:
             hidden = beside(plan.session.workspace_path, facts.volumes)
+        # The writable layer covers some of them.
+        taken = {bind.target for bind in plan.binds}
+        hidden = tuple(path for path in hidden if path not in taken)
         await refuse_moved_mounts(self._engine, facts.id, (bind.target for bind in plan.binds))
         plan.image = facts.id  # its name may get another meaning
         await self._mount(plan, unset=tuple(facts.environment), hidden=hidden)

@@ -90,6 +90,11 @@ class Suitability:
             remedy=_REMEDY,
         )
 
+    def note_root(self, level: Level, refused: str | None) -> None:
+        """Takes why the level's sandbox could not start, None if it did; for root inside only."""
+        if level.user == ROOT:
+            self._runtimes.note_root(level.name, refused)
+
     def note(self, runtime: str, hello: Hello) -> None:
         """Takes what an agent under that runtime found."""
         self._runtimes.note(runtime, hello.kernel)

@@ -38,7 +38,7 @@ def make(uid: int) -> int:
     """The descriptor of a new namespace that belongs to that user. Raises: OSError.
 
     Nothing of the session runs yet: the process that makes it is that user's, and has a copy of the
-    agent's memory. It makes a second one, to find out whether a command could enter the first.
+    agent's memory.
     """
     ready, tell = os.pipe2(os.O_CLOEXEC)
     wait, release = os.pipe2(os.O_CLOEXEC)
@@ -106,6 +106,33 @@ def enter(namespace: int, machine: str, mark: tuple[int, int]) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable
     _checked(_LIBC.capset(header, sets))
+
+
+def refusal(uid: int) -> str | None:
+    """Why commands can't be root inside; None if a process has entered a namespace of that user."""
+    try:
+        namespace = make(uid)
+        child = os.fork()
+        if child == 0:
+            _try(namespace, uid)
+        _, status = os.waitpid(child, 0)
+        os.close(namespace)
+    except OSError as error:
+        return explained(error)
+    number = os.waitstatus_to_exitcode(status)
+    return None if number == 0 else explained(OSError(number, os.strerror(abs(number))))
+
+
+def _try(namespace: int, uid: int) -> None:
+    number = errno.EIO
+    try:
+        privileges.drop_to(uid)
+        enter(namespace, os.uname().machine, (0, 0))
+        number = 0 if (os.getuid(), os.getgid()) == (0, 0) else errno.EPERM
+    except OSError as error:
+        number = error.errno or errno.EIO
+    finally:
+        os._exit(number)
 
 
 def explained(error: OSError) -> str:

@@ -13,8 +13,9 @@ from typing import NamedTuple, NoReturn
 from sandbox_agent.enforce import beneath, execution, guard_messages, privileges, syscalls
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Failed, Step
-from sandbox_agent.enforce.profile import Profile, Reads
+from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.reads.contents import Contents
+from sandbox_agent.enforce.reads.read_profile import Reads
 from sandbox_agent.enforce.root_inside import namespace as root_inside
 
 _NOT_FOUND = 127

@@ -236,9 +236,8 @@ class Guards:
             loop, events, configuration.uid, undisturbed=kernel.undisturbed
         )
         self._meter = Meter()
+        self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
-        # The user namespace of commands that are root inside; it lasts as long as the agent.
-        self._namespace: int | None = None
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
         self._idle: list[Guard] = []
@@ -250,7 +249,7 @@ class Guards:
         """
         _check_workspace(self._configuration.workspace, self._configuration.uid)
         if self._configuration.root:
-            self._namespace = _namespace(self._configuration.uid)
+            self._namespace = namespace.of_session(self._configuration.uid)
         self._profile = self._build(profile.NO_TOOL)
 
     def prepare(self) -> None:
@@ -272,7 +271,7 @@ class Guards:
     def take_for(self, tool: Tool) -> Guard:
         """A guard for a tool, with the tool's own permissions added to those of commands.
 
-        Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
+        Use it only for that tool, and close it. Raises: ConfinementError, OSError.
         """
         own = self._build(tool)
         try:
@@ -289,9 +288,8 @@ class Guards:
 
     def _build(self, tool: Tool) -> Profile:
         """Raises: ConfinementError."""
-        return profile.build(
-            *(self._configuration, self._kernel, tool, self._programs, self.held, self._namespace)
-        )
+        more = self._programs, self.held, self._namespace
+        return profile.build(self._configuration, self._kernel, tool, *more)
 
     def _make(self, held_to: Profile) -> Guard:
         guard = Guard(
@@ -318,20 +316,9 @@ class Guards:
         guard.ended()
 
 
-def _namespace(uid: int) -> int:
-    """Raises: ConfinementError."""
-    try:
-        return namespace.make(uid)
-    except OSError as error:
-        why = namespace.explained(error)
-        raise profile.ConfinementError(f"commands can't be root inside: {why}") from error
-
-
 def _check_workspace(path: str, uid: int) -> None:
-    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid.
-
-    Its path must be the real one, because what is decided by a path's text must hold for the file.
-    """
+    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
+    # What is decided by a path's text must hold for the file.
     if os.path.realpath(path) != path:
         raise profile.ConfinementError(f"the image has a symbolic link in {path}")
     try:

@@ -28,27 +28,9 @@ from sandbox_agent.enforce.programs import find_program
 from sandbox_agent.enforce.reads import image_baseline, pack_files
 from sandbox_agent.enforce.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.enforce.reads.pack_files import Held
+from sandbox_agent.enforce.reads.read_profile import Reads
 
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
-
-
-class Reads(NamedTuple):
-    """What the brokers of a session enforce that may read its manifest's files only.
-
-    `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
-    /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on. `signals`: it answers those that are reported. Without
-    `truncation`, brokers refuse what Landlock does not.
-    """
-
-    ruleset: int | None
-    code: bytes
-    manifest: ReadManifest
-    denials: Denials
-    enforced: bool
-    recorded: bool
-    signals: bool = False
-    truncation: bool = True
 
 
 class Root(NamedTuple):

@@ -134,19 +134,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this engine.
-
-    Its environment is what a container of it would have; `volumes` are its own mount points.
-    `layers` are directories on the engine's host, the uppermost first; empty if it does not tell.
-    """
+    """An image on this engine."""
 
     id: str
     labels: dict[str, str]
     architecture: str = ""
     size: int = 0  # bytes
-    environment: tuple[str, ...] = ()  # NAME=value
-    volumes: tuple[str, ...] = ()
-    layers: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()  # NAME=value, as a container of it would have them
+    volumes: tuple[str, ...] = ()  # its own mount points
+    layers: tuple[str, ...] = ()  # directories of the host, the uppermost first; if it tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,19 +211,16 @@ class Engine(ABC):
     async def kernel(self, image: str, runtime: str | None) -> Kernel:
         """The confinement features in a sandbox of that image and runtime (None: the default).
 
-        Starts a container to find out, and removes it.
+        Starts a container to find out.
         """
 
     @abstractmethod
     async def root_inside(self, image: str, runtime: str | None) -> str | None:
-        """Why commands in a sandbox of that image and runtime can't be root inside; None: they can.
-
-        Starts a container to find out, and removes it.
-        """
+        """Why commands in such a container can't be root inside; None: they can. Starts one."""
 
     @abstractmethod
     async def copy_agent(self, image: str, target: str) -> None:
-        """Fills an empty directory of the host with that image's agent and an interpreter for it.
+        """Fills an empty directory with that image's agent and an interpreter for it.
 
         Raises: EngineUnavailableError, also for an image that has no agent.
         """

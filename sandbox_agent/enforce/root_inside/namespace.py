@@ -11,6 +11,7 @@ import os
 
 from sandbox_agent.enforce import privileges, syscalls
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
+from sandbox_agent.enforce.profile import ConfinementError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_USER = 0x10000000
@@ -32,6 +33,14 @@ _REASONS = {
     errno.EINVAL: "the kernel has no user namespaces",
     errno.ENOSYS: "the kernel or the runtime in front of it has no user namespaces",
 }
+
+
+def of_session(uid: int) -> int:
+    """What `make` returns. Raises: ConfinementError with the reason if there is none."""
+    try:
+        return make(uid)
+    except OSError as error:
+        raise ConfinementError(f"commands can't be root inside: {explained(error)}") from error
 
 
 def make(uid: int) -> int:

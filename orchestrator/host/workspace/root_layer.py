@@ -49,7 +49,12 @@ def make(directory: Path, layers: Sequence[str], uid: int, size: int) -> list[st
             f"{name}={':'.join(f'/proc/self/fd/{each}' for each in handles)}"
             for name, handles in places.items()
         ]
-        mounts.mount_device("overlay", str(merged), "overlay", ",".join((*options, _OVERLAY)))
+        try:
+            mounts.mount_device("overlay", str(merged), "overlay", ",".join((*options, _OVERLAY)))
+        except mounts.MountError as error:
+            raise mounts.MountError(
+                f"the image can have no writable layer, which needs Linux 5.19: {error.detail}"
+            ) from error
     return [path for path in LAYER if _is_directory(covered(directory, path))]
 
 

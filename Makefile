@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign crun emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -14,7 +14,7 @@ apart := -n $(workers) --dist worksteal tests/unit tests/api
 together := -n 4 --dist loadfile tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 run: image ## set everything up, start the control plane, run the example
 	@$(python) -m scripts.service start
@@ -38,6 +38,10 @@ else
 		$(python) -m pytest $$part || status=1; \
 	done; exit $$status
 endif
+
+test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm
+	@$(python) -m pytest -q tests/foreign --keep-results $(ARGS)
+	@$(python) -m scripts.docs
 
 agents: dev image ## build the images of all coding agents, and run each one's program
 	@$(python) -m pytest -q tests/agents
@@ -126,6 +130,9 @@ filesystems:
 
 foreign:
 	@scripts/foreign.sh
+
+conformance: node
+	@scripts/conformance.sh
 
 crun: engine
 	@scripts/crun.sh

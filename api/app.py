@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from api.catalog import OPERATIONS
+from api.compat.enabled import add_enabled
 from api.console.routes import Console
 from api.http.bounds import CONNECTIONS, Bounds, Connections, RequestRates, Unread
 from api.http.cors import Cors
@@ -41,6 +42,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     for operation in OPERATIONS:
         endpoint = make_endpoint(operation, plane, shared, work, kept, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)
+    add_enabled(app, plane, shared, work, kept, bounds)
     Docs().add_to(app)
     Console().add_to(app)
 

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from api.app import create_app
+from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
 from api.log.server_log import ServerLog
@@ -69,10 +70,11 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         _settle_memory()
         await asyncio.sleep(0)  # the pass that has opened it ends
         lag.forget()
-        runner = await _set_up(create_app(plane), plane)
+        app = create_app(plane)
+        runner = await _set_up(app, plane)
         try:
             await _listen(runner, settings)
-            async with _previews(plane, say):
+            async with _previews(plane, app[OWN_PORTS], say):
                 _announce(runner, plane, say)
                 await stopping.wait()
         finally:
@@ -107,14 +109,16 @@ async def _set_up(app: web.Application, plane: ControlPlane) -> web.AppRunner:
 
 
 @asynccontextmanager
-async def _previews(plane: ControlPlane, say: Callable[[str], None]) -> AsyncGenerator[None]:
-    """Serves open ports meanwhile, at an address of their own. Raises: PaddockError."""
+async def _previews(
+    plane: ControlPlane, own_ports: list[ServedPorts], say: Callable[[str], None]
+) -> AsyncGenerator[None]:
+    """Serves ports of sessions meanwhile, at an address of their own. Raises: PaddockError."""
     settings = plane.settings
     address = preview_address(settings)
     if address is None:
         yield
         return
-    runner = await _set_up(create_preview_app(plane, address[0]), plane)
+    runner = await _set_up(create_preview_app(plane, address[0], own_ports=own_ports), plane)
     try:
         try:
             await web.TCPSite(runner, *address).start()

@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from images import base
 from images.builder import labels_of
 from images.errors import BuildError
-from orchestrator.host.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.base import LABEL_IMAGE, LABEL_PROTOCOL
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.engine.image_names import build_command
 from orchestrator.rules.policy.levels import Level
@@ -45,7 +45,7 @@ def bring(name: str, reference: str | None, report: base.Report) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """Whether it is one of Paddock's own, or says that it has our agent. Raises: BuildError."""
+    """Whether it is one of Paddock's own, or says that it was made from one. Raises: BuildError."""
     if build_command(name) is not None:
         return True
     try:
@@ -53,7 +53,7 @@ def is_ours(name: str) -> bool:
             found = base.inspect(client, name)
     except (DockerException, RequestException) as error:
         raise BuildError(f"the engine refused or did not answer: {error}") from error
-    return found is not None and LABEL_PROTOCOL in labels_of(found)
+    return found is not None and not {LABEL_IMAGE, LABEL_PROTOCOL}.isdisjoint(labels_of(found))
 
 
 async def check(name: str, settings: Settings, levels: Iterable[Level]) -> ImageFacts:

@@ -22,9 +22,8 @@ from images.recipes import (
     recipes,
 )
 from orchestrator.ground.errors import PaddockError
-from orchestrator.host.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_INPUTS, Image
 from orchestrator.sandbox.sandboxes.allowed_images import usable
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 _SILENCE_SECONDS = 10
 
@@ -35,8 +34,8 @@ class Presence(NamedTuple):
     """One image: its purpose and, if it is on the engine, its id, size and age.
 
     `recipe` is None for an image that Paddock does not build. `state` is `stale` if a build now
-    would have other inputs or if the image's agent has another protocol, and `foreign` if it has no
-    agent of ours. `size` is in bytes, `created` is an RFC 3339 time.
+    would have other inputs, and `foreign` if it was not made from an image of ours. `size` is in
+    bytes, `created` is an RFC 3339 time.
     """
 
     recipe: str | None
@@ -73,9 +72,8 @@ def look_up_other(name: str) -> Presence:
     found, _ = _inspected(name)
     if found is None:
         return Presence(None, name, "", "missing")
-    states: dict[str | None, State] = {str(PROTOCOL_VERSION): "current", None: "foreign"}
-    state = states.get(labels_of(found).get(LABEL_PROTOCOL), "stale")
-    return _presence(None, name, "", state, found)
+    ours = Image(str(found["Id"]), labels_of(found)).ours
+    return _presence(None, name, "", "current" if ours else "foreign", found)
 
 
 def why_not_usable(name: str) -> str | None:

@@ -8,9 +8,8 @@ from images import base, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
 from images.programs import NO_PROGRAMS, Programs
-from orchestrator.host.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.base import LABEL_IMAGE
 from orchestrator.host.engine.image_names import familiar
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.
@@ -18,7 +17,6 @@ BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
 # Sandbox images with more programs; an operator's own list can be anywhere.
 LISTS = "images/sandbox"
-BASELINE = "images/baseline/sandbox.toml"
 
 Files = dict[str, bytes]
 
@@ -51,11 +49,8 @@ SANDBOX = Recipe(
         "images/sandbox/Dockerfile",
         BASE_PACKAGES,
         BASE_UNUSED,
-        BASELINE,
-        "sandbox_agent/**/*.py",
-        "sandbox_agent/**/*.conf",
     ),
-    labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION)},
+    labels={LABEL_IMAGE: "sandbox"},
 )
 CONTROL_PLANE = Recipe(
     name="control-plane",
@@ -73,6 +68,7 @@ CONTROL_PLANE = Recipe(
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",
+        "sandbox_agent/**/*.toml",
         "images/*.py",
     ),
     labels={},
@@ -90,7 +86,7 @@ def recipes(root: Path = ROOT, default_image: str = SANDBOX.image) -> dict[str, 
     found = {recipe.name: recipe for recipe in (SANDBOX, *lists, CONTROL_PLANE)}
     default = _repository(default_image)
     for name, recipe in found.items():
-        if LABEL_PROTOCOL in recipe.labels and _repository(recipe.image) == default:
+        if LABEL_IMAGE in recipe.labels and _repository(recipe.image) == default:
             found[name] = recipe._replace(image=default_image)
     return found
 
@@ -98,7 +94,7 @@ def recipes(root: Path = ROOT, default_image: str = SANDBOX.image) -> dict[str, 
 def default_recipe(default_image: str) -> Recipe:
     """The recipe of `PADDOCK_IMAGE`; the sandbox's if that is not an image of Paddock's own."""
     known = recipes(default_image=default_image).values()
-    ours = (recipe for recipe in known if LABEL_PROTOCOL in recipe.labels)
+    ours = (recipe for recipe in known if LABEL_IMAGE in recipe.labels)
     return next((recipe for recipe in ours if recipe.image == default_image), SANDBOX)
 
 

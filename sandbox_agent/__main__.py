@@ -1,4 +1,4 @@
-"""`python3 -I -S /opt/paddock`: connects to the control plane and serves."""
+"""What the mounted interpreter runs at `/opt/paddock`: connects to the control plane and serves."""
 
 import sys
 

@@ -13,6 +13,7 @@ from orchestrator.rules.tools.schemas import manifest_schema
 from paddock.cli.exits import MEANINGS
 from paddock.contract.remedies import REMEDIES
 from sandbox_agent.decide.facilities import FACILITIES
+from scripts import compat
 from scripts.attempts import Attempt, attempts_of, modules
 from scripts.command_reference import commands
 from scripts.floors import Floor, contents, floors, lines, title
@@ -29,6 +30,7 @@ OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
 EXAMINED = DOCS / "hosts.json"
+COMPAT = DOCS / "compat.json"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
@@ -133,6 +135,16 @@ def hosts() -> str:
     return table(columns, rows)
 
 
+def suites() -> str:
+    """How many of their own tests clients of other projects pass."""
+    return compat.suites(compat.load(COMPAT))
+
+
+def exceptions() -> str:
+    """The tests of other projects that do not pass, with the reasons."""
+    return compat.exceptions(compat.load(COMPAT))
+
+
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
@@ -235,6 +247,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "attempts": attempts,
     "peers": peers,
     "hosts": hosts,
+    "suites": suites,
+    "exceptions": exceptions,
     "lisp": lisp,
     "facilities": facilities,
     "floors": floors_of_the_domain,

@@ -31,3 +31,10 @@ for name in jupyter jupyterlab streamlit; do
         "tests/fixtures/applications/$name.in" "$@" \
         --output-file "tests/fixtures/applications/$name.lock" >/dev/null
 done
+
+# The clients of other projects that `make test-foreign` installs.
+for wanted in tests/foreign/pins/*.in; do
+    .venv/bin/python -m uv pip compile --quiet --universal --python-version 3.11 \
+        --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+        "$wanted" "$@" --output-file "${wanted%.in}.lock" >/dev/null
+done

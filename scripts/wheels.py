@@ -47,18 +47,20 @@ def project(name: str) -> dict[str, Any]:
     ours = whole["project"]
     client_needs = set(whole["tool"]["paddock"]["client-dependencies"])
     # Development dependencies, and the classifier that prevents an accidental upload of the whole.
-    del ours["optional-dependencies"], ours["classifiers"]
+    del ours["optional-dependencies"]["dev"], ours["classifiers"]
     packages = whole["tool"]["setuptools"]["packages"]["find"]["include"]
     ours["name"] = name
     if name == CLIENT:
         ours["dependencies"] = [
             each for each in ours["dependencies"] if requirement_name(each) in client_needs
         ]
-        del ours["entry-points"]
+        del ours["entry-points"]["paddock.server"]
         packages = [each for each in packages if each.startswith(CLIENT)]
     else:
         ours["dependencies"].append(f"{CLIENT}=={ours['version']}")
-        del ours["scripts"]
+        # The frameworks' extras and entry points lead to the client.
+        del ours["scripts"], ours["optional-dependencies"]
+        ours["entry-points"] = {"paddock.server": ours["entry-points"]["paddock.server"]}
         packages = [each for each in packages if not each.startswith(CLIENT)]
     data = whole["tool"]["setuptools"]["package-data"]
     tops = {each.rstrip("*") for each in packages}

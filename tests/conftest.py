@@ -18,13 +18,16 @@ from api.console import routes
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.store import database, database_file
+from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.node.mounts import check_mounts
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools.session_loader import load_manifest
+from orchestrator.sandbox.images import mounted_agents
 from paddock.cli import program
 from scripts import npm_package
 from tests.support import migrated, pythons
 from tests.support.box import Box
+from tests.support.made_agents import linking
 from tests.support.older_kernels import older_host, older_image
 from tests.support.plane import opened
 
@@ -68,12 +71,12 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_starts() -> Iterator[None]:
+def quick_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Makes control planes start and stop faster, and the command line start faster.
 
     What no test changes is made once: the packaged levels and manifests, the newest schema, the
-    tree of commands, the console's files, and the check whether this host can mount. Policy files
-    are checked more often, because a stop waits for the next check.
+    tree of commands, the console's files, the agent of sandboxes, and the check whether this host
+    can mount. Policy files are checked more often, because a stop waits for the next check.
     """
     migrate = migrated.copying(database_file.migrate, database_file.MIGRATIONS)
     packaged = functools.cache(load_levels)
@@ -98,6 +101,9 @@ def quick_starts() -> Iterator[None]:
         patch.setattr(routes, "_found", pages)
         patch.setattr("orchestrator.ground.metrics.version", functools.cache(metadata.version))
         patch.setattr(program, "build", functools.cache(program.build))
+        patch.setattr(mounted_agents, "read_code", functools.cache(mounted_agents.read_code))
+        making = linking(DockerEngine.make_agent, tmp_path_factory.mktemp("agents"))
+        patch.setattr(DockerEngine, "make_agent", making)
         yield
 
 

@@ -199,7 +199,7 @@ def add(
 
 
 def _check(name: str, settings: "Settings") -> None:
-    """Checks an image without our agent, and keeps what was found."""
+    """Checks an image that is not ours, and keeps what was found."""
     import asyncio
 
     from images.foreign import check

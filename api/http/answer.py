@@ -82,6 +82,7 @@ async def _events(request: web.Request, answer: EventStream) -> web.StreamRespon
 def encode_event(event: Event) -> bytes:
     """Encodes an event; JSON escapes line breaks in its text."""
     head = "" if event.id is None else f"id: {event.id}\n"
+    head += "" if event.retry is None else f"retry: {event.retry}\n"
     data = event.data.encode()
     return f"{head}event: {event.name}\ndata: ".encode() + data + b"\n\n"
 

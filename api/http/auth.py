@@ -45,7 +45,7 @@ def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Ad
         return Admitted(principal, lambda: _is_allowed(plane, request, operation.access))
     session = plane.sessions.registry.get(request.match_info["session_id"])
     holder = plane.tickets.redeem(ticket, session)
-    _check_role(holder, operation.access)
+    check_role(holder, operation.access)
     return Admitted(holder, lambda: _may_still(plane, holder, operation.access))
 
 
@@ -80,12 +80,13 @@ def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Prin
     """
     if access is Access.OPEN:
         return NOBODY
-    principal = _identify(plane, _token(request))
-    _check_role(principal, access)
+    principal = identify(plane, _token(request))
+    check_role(principal, access)
     return principal
 
 
-def _check_role(principal: Principal, access: Access) -> None:
+def check_role(principal: Principal, access: Access) -> None:
+    """Raises: PermissionDeniedError if the caller's role is not sufficient."""
     if principal.role not in ROLES[access]:
         raise PermissionDeniedError(_REFUSALS[principal.role])
 
@@ -100,8 +101,11 @@ def _token(request: web.Request) -> str:
     return token.strip()
 
 
-def _identify(plane: ControlPlane, token: str) -> Principal:
-    """Finds a credential by its digest, so that timing reveals nothing about a secret."""
+def identify(plane: ControlPlane, token: str) -> Principal:
+    """Who has that key or handle. Raises: UnauthorizedError.
+
+    It is found by its digest, so that timing reveals nothing about a secret.
+    """
     if is_handle(token):
         session = plane.sessions.finder.by_handle(digest(token))
         if session is not None:

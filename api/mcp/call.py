@@ -1,8 +1,5 @@
 """One request in progress: its task, and the messages that it sends."""
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from api.mcp.conversation import MOST_REQUESTS, Conversation
@@ -18,16 +15,12 @@ from api.mcp.messages import (
     request_id,
 )
 from api.mcp.methods import result_of
-from api.shape.answers import HEARTBEAT_SECONDS
+from api.mcp.streams import Stream
 from api.shape.context import Context
 from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
-from paddock.contract.mcp import McpReply
-
-# A client that reads too slowly misses the oldest messages; the answer has everything.
-_MOST_PROGRESS = 64
 
 
 class Call:
@@ -53,64 +46,52 @@ class Call:
         meta = params.get("_meta")
         # The client's name for progress; None: it wants none.
         self._token = request_id(meta.get("progressToken")) if isinstance(meta, dict) else None
-        self._waiting: deque[McpReply] = deque(maxlen=_MOST_PROGRESS)
-        self._changed = asyncio.Event()
         self._progress = -1
 
-    async def messages(self) -> AsyncGenerator[McpReply | None]:
-        """Performs the request: yields its progress, then its answer; None after a silent while.
+    def begin(self, *, primed: bool) -> Stream:
+        """Begins to perform the request: the stream has its progress, then its answer.
 
-        A cancelled request has no answer. If nobody reads on, it is cancelled.
+        A cancelled request has no answer. `primed` is as in `Stream`.
 
         Raises: BusyError if too many requests are being answered, McpError if the id is in use.
         """
-        requests = self._conversation.requests
+        conversation = self._conversation
+        requests = conversation.requests
         if self._id in requests:
             raise McpError(INVALID_REQUEST, "a request with this id is being answered")
         if len(requests) >= MOST_REQUESTS:
             raise BusyError(f"{MOST_REQUESTS} requests are being answered: wait for one of them")
-        task = requests[self._id] = self._context.work.spawn(self._perform())
-        task.add_done_callback(lambda _task: self._changed.set())
-        try:
-            while not task.done() or self._waiting:
-                if self._waiting:
-                    yield self._waiting.popleft()
-                elif not await self._news():
-                    yield None
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            del requests[self._id]
-            self._conversation.use()
+        stream = self._stream = conversation.streams.open(primed=primed)
+        task = stream.work = requests[self._id] = self._context.work.spawn(self._perform())
 
-    async def _news(self) -> bool:
-        """Waits for a message or the end; returns whether there is one of them."""
-        self._changed.clear()
-        try:
-            async with asyncio.timeout(HEARTBEAT_SECONDS):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        def ended(_task: object) -> None:
+            del requests[self._id]
+            conversation.use()
+            stream.end()
+
+        task.add_done_callback(ended)
+        return stream
 
     async def _perform(self) -> None:
-        try:
-            result = await result_of(
-                self._context,
-                self._conversation,
-                self._method,
-                self._params,
-                self._tell,
-                self._session_tools,
-                self._terminals,
-            )
-        except McpError as error:
-            self._send(failure(self._id, error))
-        except Exception as error:  # noqa: BLE001 - the client learns of it, and the log has the rest
-            problem = self._context.problem(failed(error))
-            self._send(failure(self._id, McpError(REFUSED, problem.detail), problem.raw))
-        else:
-            self._send(answer(self._id, result))
+        # Its client may have gone, and come back: the credential must be valid all the time.
+        with self._context.work.while_allowed(self._context.allowed):
+            try:
+                result = await result_of(
+                    self._context,
+                    self._conversation,
+                    self._method,
+                    self._params,
+                    self._tell,
+                    self._session_tools,
+                    self._terminals,
+                )
+            except McpError as error:
+                self._stream.add(failure(self._id, error))
+            except Exception as error:  # noqa: BLE001 - the client learns of it, and the log has the rest
+                problem = self._context.problem(failed(error))
+                self._stream.add(failure(self._id, McpError(REFUSED, problem.detail), problem.raw))
+            else:
+                self._stream.add(answer(self._id, result))
 
     def _tell(self, text: str, progress: int) -> None:
         """Sends progress, if the client wants it; the protocol demands growing numbers."""
@@ -118,8 +99,4 @@ class Call:
             return
         self._progress = max(progress, self._progress + 1)
         params = {"progressToken": self._token, "progress": self._progress, "message": text}
-        self._send(notice(PROGRESS, params))
-
-    def _send(self, message: McpReply) -> None:
-        self._waiting.append(message)
-        self._changed.set()
+        self._stream.add(notice(PROGRESS, params))

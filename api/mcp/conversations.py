@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Callable
 
 from api.mcp.conversation import Conversation
+from api.mcp.messages import resumable
+from api.mcp.streams import Streams
 from orchestrator.ground.errors import BusyError, NotFoundError
 from orchestrator.ground.limits import RETRY_SECONDS
 from orchestrator.rules.access.keys import Principal
@@ -49,7 +51,8 @@ class Conversations:
             MOST_PER_KEY,
             "the sessions of this key have",
         )
-        begun = Conversation(secrets.token_hex(16), principal, session, version, position)
+        streams = Streams(primed=resumable(version))
+        begun = Conversation(secrets.token_hex(16), principal, session, version, position, streams)
         self._found[begun.id] = begun
         begun.use()
         self._wait(begun)
@@ -79,10 +82,7 @@ class Conversations:
         if self._found.pop(conversation.id, None) is None:
             return
         self._timers.pop(conversation.id).cancel()
-        for task in conversation.requests.values():
-            task.cancel()
-        if conversation.news is not None:
-            conversation.news.close()
+        conversation.end()
         self._on_end.pop(conversation.id)()
 
     def close(self) -> None:

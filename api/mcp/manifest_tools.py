@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.mcp.command_tools import run_command
 from api.mcp.results import APPROVAL_SECONDS, ToolResult, of_model, waits_for
@@ -21,21 +21,27 @@ from paddock.contract.terminals import InteractionBody, TerminalBody
 from paddock.contract.tool_arguments import meant
 
 
-def manifest_tools(
-    context: Context, session_tools: SessionTools, taken: Collection[str], *, refused: bool
-) -> list[McpTool]:
-    """The tools that the session could be allowed to use; with `refused`, the others as well.
+class OfferedTool(NamedTuple):
+    """A tool, and the name by which it is offered."""
 
-    A call of those is refused, and recorded, like a call over HTTP. `taken` are others' names.
-    """
+    name: str
+    listed: ListedTool
+
+
+def offered_tools(
+    context: Context, session_tools: SessionTools, taken: Collection[str]
+) -> list[OfferedTool]:
+    """All tools, also those that the session may not use. `taken` are others' names."""
     listed = session_tools.of_session(context.principal, context.session())
     names = offered_names((each.name for each in listed), taken)
-    return [_tool(each, names[each.name]) for each in listed if each.allowed or refused]
+    return [OfferedTool(names[each.name], each) for each in listed]
 
 
-def _tool(listed: ListedTool, name: str) -> McpTool:
+def manifest_tool(offered: OfferedTool) -> McpTool:
+    """The tool as clients list and call it."""
+    name, listed = offered
     run = partial(_line if listed.command else _oneshot, listed)
-    return McpTool(name, listed.explained, listed.input_schema, run, also=listed.name)
+    return McpTool(name, listed.explained, listed.input_schema, run)
 
 
 async def _oneshot(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> ToolResult:

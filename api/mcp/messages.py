@@ -7,7 +7,12 @@ from paddock.contract.mcp import McpReply
 # Newest first. All of them begin with `initialize`.
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
 
+# From this version on, clients know events without data, which tell them where to read on.
+_RESUMABLE_SINCE = "2025-11-25"
+
 TOOLS_CHANGED = "notifications/tools/list_changed"
+RESOURCE_UPDATED = "notifications/resources/updated"
+LOG_MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 INITIALIZE = "initialize"
@@ -33,6 +38,11 @@ class McpError(Exception):
 def negotiated(wanted: object) -> str:
     """The version to speak with a client that wants that one."""
     return wanted if isinstance(wanted, str) and wanted in VERSIONS else VERSIONS[0]
+
+
+def resumable(version: str) -> bool:
+    """Whether clients of that version can read a stream on after a break."""
+    return version >= _RESUMABLE_SINCE
 
 
 def answer(request_id: RequestId, result: dict[str, Any]) -> McpReply:
@@ -64,8 +74,10 @@ def text_parameter(params: dict[str, Any], name: str) -> str:
 
 
 def object_parameter(params: dict[str, Any], name: str) -> dict[str, Any]:
-    """A parameter that is an object; empty if it is missing. Raises: McpError."""
-    value = params.get(name, {})
+    """A parameter that is an object; empty if it is missing or null. Raises: McpError."""
+    value = params.get(name)
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise McpError(INVALID_PARAMS, f"{name} must be an object")
     return value

@@ -2,37 +2,33 @@
 
 from typing import Any
 
-from api.mcp.code_tools import CODE_TOOLS
-from api.mcp.command_tools import COMMAND_TOOLS
+from api.mcp.completions import completion
 from api.mcp.conversation import Conversation
-from api.mcp.file_tools import FILE_TOOLS
-from api.mcp.manifest_tools import manifest_tools
-from api.mcp.messages import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    McpError,
-    object_parameter,
-    text_parameter,
-)
-from api.mcp.resources import RESOURCES, read_resource
-from api.mcp.results import RefusedError, ToolResult, refused
-from api.mcp.shell_tools import SHELL_TOOLS
-from api.mcp.tool import Caller, McpTool, Tell
+from api.mcp.messages import METHOD_NOT_FOUND, McpError, text_parameter
+from api.mcp.prompts import PROMPTS, prompt
+from api.mcp.resources import RESOURCES, TEMPLATES, read_resource, subscribe, unsubscribe
+from api.mcp.tool import Caller, Tell
+from api.mcp.tools import all_tools, call_tool
 from api.shape.context import Context
-from api.shape.failures import failed
 from api.shape.version import VERSION
 from orchestrator.state.session import Session
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
-_TOOLS = (*COMMAND_TOOLS, *CODE_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
+_CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True},
+    "prompts": {},
+    "completions": {},
+    "logging": {},
+}
 
 
 def greeting(session: Session, version: str) -> dict[str, Any]:
     """The result of `initialize`."""
     return {
         "protocolVersion": version,
-        "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+        "capabilities": _CAPABILITIES,
         "serverInfo": {"name": "paddock", "title": "Paddock", "version": VERSION},
         "instructions": _instructions(session),
     }
@@ -64,43 +60,32 @@ async def result_of(
         case "ping":
             return {}
         case "tools/list":
-            return {"tools": [tool.raw for tool in all_tools(context, session_tools)]}
+            return {"tools": [each.raw for each in all_tools(caller)]}
         case "tools/call":
-            called = await _call(caller, params)
+            called = await call_tool(caller, params)
             return called.raw
+        case "prompts/list":
+            return {"prompts": [each.raw for each in PROMPTS]}
+        case "prompts/get":
+            return prompt(caller, params)
+        case "completion/complete":
+            return await completion(caller, params)
+        case "logging/setLevel":
+            conversation.log.set(text_parameter(params, "level"))
+            return {}
+    return await _of_resources(caller, method, params)
+
+
+async def _of_resources(caller: Caller, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    match method:
         case "resources/list":
             return {"resources": [each.raw for each in RESOURCES]}
         case "resources/templates/list":
-            return {"resourceTemplates": []}
+            return {"resourceTemplates": list(TEMPLATES)}
         case "resources/read":
             return await read_resource(caller, text_parameter(params, "uri"))
+        case "resources/subscribe":
+            return await subscribe(caller, text_parameter(params, "uri"))
+        case "resources/unsubscribe":
+            return unsubscribe(caller, text_parameter(params, "uri"))
     raise McpError(METHOD_NOT_FOUND, f"there is no method {method}")
-
-
-def all_tools(
-    context: Context, session_tools: SessionTools, *, refused: bool = False
-) -> list[McpTool]:
-    """The tools of the session at present; a manifest does not replace one of ours.
-
-    With `refused`, also those that the session may not use.
-    """
-    own = {tool.name for tool in _TOOLS}
-    return [*_TOOLS, *manifest_tools(context, session_tools, own, refused=refused)]
-
-
-async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
-    """What a tool returns; a refusal or a failure is a result that says so."""
-    name, given = text_parameter(params, "name"), object_parameter(params, "arguments")
-    tool = next((each for each in _TOOLS if each.name == name), None)
-    if tool is None:
-        tools = all_tools(caller.context, caller.session_tools, refused=True)
-        tool = next((each for each in tools if name in (each.name, each.also)), None)
-    if tool is None:
-        raise McpError(INVALID_PARAMS, f"there is no tool {name[:128]}")
-    try:
-        result: ToolResult = await tool.run(caller, given)
-    except RefusedError as error:
-        return refused(error.problem)
-    except Exception as error:  # noqa: BLE001 - the model learns of it, and the log has the rest
-        return refused(caller.context.problem(failed(error)))
-    return result

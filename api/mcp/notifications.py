@@ -1,63 +1,73 @@
-"""Notifications to a client that listens: the tools of its session have changed."""
+"""What a client that listens is told: changes of its tools and resources, and log messages."""
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from api.mcp.conversation import Conversation, News
+from api.mcp.conversation import Conversation
 from api.mcp.messages import TOOLS_CHANGED, notice
-from api.shape.answers import HEARTBEAT_SECONDS, Event
+from api.mcp.subscriptions import updated
+from api.shape.answers import Event
 from api.shape.context import Context
 from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.rules.tools.tool_rules import ToolRules
 
-MESSAGE = "message"
-_LEVEL_CHANGES = frozenset({"session.settings"})
+_LEVEL_CHANGE = "session.settings"
 
 
 async def listen(
-    context: Context, tools: ToolRules, followers: Followers, conversation: Conversation
+    context: Context,
+    tools: ToolRules,
+    followers: Followers,
+    conversation: Conversation,
+    after: int | None,
 ) -> AsyncGenerator[Event | None]:
-    """The notifications of a conversation until it ends, or until its client listens anew."""
-    if conversation.news is not None:
-        conversation.news.close()
-    news = conversation.news = News()
-    session = conversation.session
-    selection = Selection(session.key, operations=_LEVEL_CHANGES)
-    forget = tools.on_change(lambda: news.add(TOOLS_CHANGED))
+    """What the client is told until its conversation ends, or until it listens anew.
+
+    It begins after that message, or with those that the client did not get.
+    """
+    session, stream = conversation.session, conversation.streams.listening
+    forget = tools.on_change(lambda: stream.add(notice(TOOLS_CHANGED), once=True))
     try:
-        following = followers.follow(selection, conversation.position, session.over)
+        following = followers.follow(Selection(session.key), conversation.position, session.over)
         with following as follower:
-            watching = context.work.spawn(_watch_level(follower, conversation, news))
+            watching = context.work.spawn(_tell(follower, conversation))
             try:
-                async for event in _events_of(news):
-                    yield event
+                async with aclosing(stream.events(after)) as events:
+                    async for event in events:
+                        yield event
             finally:
                 watching.cancel()
                 await asyncio.wait([watching])
     finally:
         forget()
-        if conversation.news is news:
-            conversation.news = None
 
 
-async def _events_of(news: News) -> AsyncGenerator[Event | None]:
-    while not news.closed:
-        try:
-            async with asyncio.timeout(HEARTBEAT_SECONDS):
-                methods = await news.next()
-        except TimeoutError:
-            yield None
-            continue
-        for method in methods:
-            yield Event(MESSAGE, notice(method))
-
-
-async def _watch_level(follower: Follower, conversation: Conversation, news: News) -> None:
-    """Adds news when the session has another level; closes them when it has ended."""
+async def _tell(follower: Follower, conversation: Conversation) -> None:
+    """Tells of the session's events, and ends the stream when the session has ended."""
+    stream = conversation.streams.listening
     while events := await follower.next():
-        # A change holds the lock; it is recorded before it applies.
-        async with conversation.session.lock:
-            news.add(TOOLS_CHANGED)
-        conversation.position = events[-1].seq
-    news.close()
+        changed = any(each.operation == _LEVEL_CHANGE for each in events)
+        if changed:
+            # A change holds the lock; it is recorded before it applies.
+            async with conversation.session.lock:
+                pass
+        # A client that listens anew has two followers for a moment.
+        new = [each for each in events if each.seq > conversation.position]
+        conversation.position = max(conversation.position, events[-1].seq)
+        if changed:
+            stream.add(notice(TOOLS_CHANGED), once=True)
+        _add(conversation, new)
+    stream.end()
+
+
+def _add(conversation: Conversation, events: list[Recorded]) -> None:
+    stream = conversation.streams.listening
+    for event in events:
+        message = conversation.log.message(event)
+        if message is not None:
+            stream.add(message)
+    for uri in conversation.subscriptions.changed_by(each.operation for each in events):
+        stream.add(updated(uri), once=True)

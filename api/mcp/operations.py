@@ -20,7 +20,7 @@ from api.mcp.messages import (
 )
 from api.shape.access import Access
 from api.shape.answers import Conversed, Event, EventStream, Removed, Taken
-from api.shape.context import Context
+from api.shape.context import Context, whole_position
 from api.shape.operation import SESSION, Events, operation
 from orchestrator.ground.errors import BusyError, PaddockError, ValidationError
 from orchestrator.operate.operator.reload import Reload
@@ -32,7 +32,7 @@ from paddock.contract.mcp import McpMessage, McpReply
 
 _TAG = "MCP"
 _PATH = SESSION + "/mcp"
-_EVENTS = Events({"message": McpReply}, "absent: a stream can't be resumed")
+_EVENTS = Events({"message": McpReply}, "from version 2025-11-25 on: the stream's and its own")
 _INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -83,7 +83,8 @@ async def converse(
     """One message, by the streamable HTTP transport of the protocol.
 
     `initialize` begins a conversation; all later requests name it in the header `Mcp-Session-Id`.
-    If the client disconnects, its request is cancelled, and a command that it runs is ended.
+    If the client disconnects, its request is cancelled, and a command that it runs is ended: from
+    version 2025-11-25 on, a minute later, unless the client reads the stream on meanwhile.
     """
     if body.method == INITIALIZE:
         return await _begin(context, ledger, terminals, body)
@@ -94,7 +95,9 @@ async def converse(
     streams = context.wants_events
     # The operations that a request calls have answers of their own.
     context = replace(context, wants_events=False, last_event=None)
-    messages = _messages(context, conversation, body.id, body, session_tools, terminals)
+    primed = streams and conversation.streams.primed
+    given = conversation, body.id, body, session_tools, terminals
+    messages = _messages(context, *given, primed=primed)
     if streams:
         return EventStream(messages)
     async with aclosing(messages) as found:
@@ -118,14 +121,27 @@ async def converse(
 async def listen_to_conversation(
     context: Context, reload: Reload, followers: Followers
 ) -> EventStream:
-    """The notifications of a conversation: that the session's tools have changed."""
+    """What a client is told without a request: of changes of tools and resources, and logs.
+
+    With `Last-Event-ID`, the stream of that event is read on: this one, or the answer to a request,
+    which is kept for a minute. From version 2025-11-25 on, a stream begins with an event without
+    data, whose id can be given.
+    """
     from api.mcp.notifications import listen
 
     conversation = _conversation(context)
+    streams, after = conversation.streams, None
+    stream = streams.listening
+    if streams.primed and context.last_event is not None:
+        stream, after = streams.at(whole_position(context.last_event))
     with ExitStack() as held:
         held.enter_context(context.streaming("events", conversation.session))
         context.work.follow()
-        return EventStream(listen(context, reload.tools, followers, conversation), held.pop_all())
+        if stream is streams.listening:
+            events = listen(context, reload.tools, followers, conversation, after)
+        else:
+            events = stream.events(after, lambda: _stays(context))
+        return EventStream(events, held.pop_all())
 
 
 @operation(
@@ -206,17 +222,27 @@ async def _messages(
     body: McpMessage,
     session_tools: SessionTools,
     terminals: Terminals,
+    *,
+    primed: bool,
 ) -> AsyncGenerator[Event | None]:
     from api.mcp.call import Call
 
     method = body.method or ""
     call = Call(context, conversation, called, method, body.params, session_tools, terminals)
     try:
-        async with aclosing(call.messages()) as messages:
-            async for message in messages:
-                yield None if message is None else Event("message", message)
+        stream = call.begin(primed=primed)
     except McpError as error:
         yield Event("message", failure(called, error))
+        return
     except BusyError as error:
         refused = McpError(REFUSED, error.detail)
         yield Event("message", failure(called, refused, context.problem(error).raw))
+        return
+    async with aclosing(stream.events(stays=lambda: primed and _stays(context))) as events:
+        async for event in events:
+            yield event
+
+
+def _stays(context: Context) -> bool:
+    """Whether the request of a client that has gone is worked on until it comes back."""
+    return context.allowed() and not context.work.stopping

@@ -35,17 +35,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool as clients list and call it. `run` gets the caller and the arguments.
-
-    `also` is another name by which it may be called.
-    """
+    """A tool as clients list and call it. `run` gets the caller and the arguments."""
 
     name: str
     description: str
     schema: dict[str, Any]
     run: Callable[[Caller, dict[str, Any]], Awaitable[Any]]
     reads: bool = False
-    also: str = ""
 
     @property
     def raw(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ _NEW = {
     "labelled": {
         "permission_level": "low",
         "labels": {"team": "search"},
+        "metadata": {"user": "Anna Lindqvist"},
         "limits": {"memory_bytes": 134217728},
         "idle_timeout": 600,
     },
@@ -220,6 +221,7 @@ async def _living(
         context.principal,
         status=query.status,
         label=query.label,
+        metadata=query.metadata or (),
         work_id=query.work_id,
         parent_key=parent_key,
     )
@@ -239,6 +241,7 @@ async def _ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
         label=query.label,
+        metadata=query.metadata or (),
         work_id=query.work_id,
         parent_key=parent_key,
         before=start,

@@ -5,7 +5,7 @@ from api.shape.access import Access
 from api.shape.answers import Created
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
-from api.views.shells import shell, shell_answer
+from api.views.shells import shell, shell_answer, shell_until
 from orchestrator.ground.errors import ValidationError
 from orchestrator.work.shells.kept_shell import ShellSettings
 from orchestrator.work.shells.kept_shells import KeptShells
@@ -108,13 +108,13 @@ async def run_in_shell(
     """Runs a command; what it changes in the shell stays for the next one.
 
     The syntax is checked first: if it is wrong, nothing runs. The answer comes when the command has
-    finished, when its output has the text of `expect`, when a program waits for input, or when the
+    finished, when its output has a text of `expect`, when a program waits for input, or when the
     time is over. Then `running` says whether the command goes on. One command runs at a time: while
     one does, another is refused with 409 (`busy`). If the client leaves, the command is stopped as
     at the end of its time.
     """
     answer = await kept_shells.run(
-        *(context.principal, context.session(), name, body.command, body.timeout, body.expect)
+        *(context.principal, context.session(), name, body.command, shell_until(body))
     )
     return shell_answer(answer)
 
@@ -137,7 +137,7 @@ async def give_shell_input(
     Without a command that runs it is a conflict, so no input becomes a command.
     """
     answer = await kept_shells.input(
-        *(context.principal, context.session(), name, body.text, body.timeout, body.expect)
+        *(context.principal, context.session(), name, body.text, shell_until(body))
     )
     return shell_answer(answer)
 

@@ -10,6 +10,7 @@ from api.shape.operation import operation
 from orchestrator.operate.templates.preparation import PreparationFailure
 from orchestrator.operate.templates.templates import ShownTemplate
 from orchestrator.operate.templates.templates import Templates as TemplatesService
+from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.rules.policy.levels import DEFAULT_LEVEL
 from paddock.contract.requests import NoBody
 from paddock.contract.templates import Template, Templates
@@ -28,9 +29,11 @@ _TEMPLATE = _TEMPLATES + "/{name}"
     answers="The templates.",
     errors=("engine_unavailable",),
 )
-async def list_templates(context: Context, templates: TemplatesService) -> Templates:
+async def list_templates(
+    context: Context, templates: TemplatesService, warm: WarmTemplates
+) -> Templates:
     """The operator's templates, and which are prepared."""
-    return Templates(items=[_view(each) for each in await templates.all()], next=None)
+    return Templates(items=[_view(each, warm) for each in await templates.all()], next=None)
 
 
 @operation(
@@ -42,9 +45,11 @@ async def list_templates(context: Context, templates: TemplatesService) -> Templ
     answers="The template.",
     errors=("not_found", "engine_unavailable"),
 )
-async def show_template(context: Context, templates: TemplatesService, name: str) -> Template:
+async def show_template(
+    context: Context, templates: TemplatesService, warm: WarmTemplates, name: str
+) -> Template:
     """A template; `failure` has the output of the command that failed."""
-    return _view(await templates.show(name))
+    return _view(await templates.show(name), warm)
 
 
 @operation(
@@ -57,16 +62,20 @@ async def show_template(context: Context, templates: TemplatesService, name: str
     errors=(*CREATING, "permission_denied", "busy", "too_large", "budget_exceeded"),
 )
 async def build_template(
-    context: Context, templates: TemplatesService, name: str, body: NoBody
+    context: Context,
+    templates: TemplatesService,
+    warm: WarmTemplates,
+    name: str,
+    body: NoBody,
 ) -> Template:
     """Prepares the template unless it is built, also after a failure.
 
     The preparation continues if the client goes away.
     """
-    return _view(await templates.build(context.principal, name))
+    return _view(await templates.build(context.principal, name), warm)
 
 
-def _view(shown: ShownTemplate) -> Template:
+def _view(shown: ShownTemplate, warm: WarmTemplates) -> Template:
     """The template, and what is known of its workspace."""
     known, version, snapshot, failure = shown.template, shown.version, shown.snapshot, shown.failure
     return Template.model_validate(
@@ -81,6 +90,8 @@ def _view(shown: ShownTemplate) -> Template:
             "digest": None if version is None else version.digest,
             "built_at": None if snapshot is None else snapshot.created_at,
             "size_bytes": None if snapshot is None else snapshot.bytes,
+            "warm": known.warm,
+            "ready": warm.ready(known.name),
             "failure": None if failure is None else _members(failure),
         }
     )

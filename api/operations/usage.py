@@ -26,9 +26,14 @@ async def show_usage(
     """
     principal = context.principal
     new = max(0, history.round - query.after)
-    live = [one for one in sessions.registry.live if principal.may_see(one.key, one.owner)]
+    live = [
+        one
+        for one in sessions.registry.live
+        if principal.may_see(one.key, one.owner) and query.session in (None, one.id)
+    ]
     return Usages(
         round=history.round,
+        sampled_at=history.at,
         interval=INTERVAL_SECONDS,
         host=usage.host(history, new) if principal.sees_owner is None else None,
         items=[usage.session(one, history.of(one), new) for one in live],

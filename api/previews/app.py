@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from api.compat.enabled import ServedPorts
 from api.http import stream
 from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
@@ -20,6 +21,7 @@ from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.named_ports import named_port
 from api.previews.own_origin import cookie, entered
+from api.previews.own_ports import add_own_ports
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_own_path, read_path
 from api.shape.context import Work
@@ -33,16 +35,22 @@ from orchestrator.state.session import Session
 
 
 def create_preview_app(
-    plane: ControlPlane, host: str, limits: PortLimits = PORT_LIMITS
+    plane: ControlPlane,
+    host: str,
+    limits: PortLimits = PORT_LIMITS,
+    own_ports: Sequence[ServedPorts] = (),
 ) -> web.Application:
     """The application for an open control plane that listens at `host`.
 
-    It must be served with `handler_cancellation`, so that it notices when clients disconnect.
+    `own_ports` are served by foreign protocols, whatever a session has open. It must be served with
+    `handler_cancellation`, so that it notices when clients disconnect.
     """
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
     previews = _Previews(plane, hosts, limits)
     app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged])
     app[CONNECTIONS] = previews.connections
+    for served in own_ports:
+        add_own_ports(app, plane, hosts, served, previews.serve)
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 

@@ -180,11 +180,15 @@ class Lines(Generic[M]):
 
 
 class Event(NamedTuple):
-    """An event of a stream; its data is a model, or JSON on one line."""
+    """An event of a stream; its data is a model, or JSON on one line.
+
+    `retry`: milliseconds that a client waits before it connects again.
+    """
 
     name: str
     data: Model | str
     id: int | None = None
+    retry: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

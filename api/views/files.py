@@ -9,7 +9,7 @@ from paddock.contract.files import FileList
 def file_entry(entry: FileEntry) -> dict[str, Any]:
     """The members of an entry of a list."""
     members = entry._asdict()
-    del members["version"]
+    del members["version"], members["attributes"]
     return members
 
 

@@ -99,6 +99,9 @@ class FaultPoint(StrEnum):
     TEMPLATE_RAN = "template.ran"  # its commands
     TEMPLATE_TAKEN = "template.taken"  # the session that has prepared it is still there
 
+    AHEAD_FILLED = "ahead.filled"  # a slot with files is complete, and nobody can take it yet
+    AHEAD_TAKEN = "ahead.taken"  # the slot is a new session's
+
     FORK_RECORDED = "fork.recorded"
     FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged
     FORK_ACKNOWLEDGED = "fork.acknowledged"

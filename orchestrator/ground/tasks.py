@@ -33,6 +33,7 @@ class TaskName(StrEnum):
     ARCHIVING = "archiving"
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"
+    WARM_TEMPLATES = "warm-templates"
     USAGE = "usage"
     HOOKS = "hooks"
 

@@ -21,6 +21,7 @@ from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
+from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.programs.open import ProgramsFloor
 from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
@@ -144,6 +145,7 @@ class Instance:
     ready: Readiness
     snapshots: Snapshots
     templates: Templates
+    warm_templates: WarmTemplates
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits

@@ -9,13 +9,14 @@ from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
-from orchestrator.operate.observe.gauges import Gauges, HookGauges
+from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
+from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
@@ -36,6 +37,7 @@ class OperateFloor:
     ready: Readiness
     snapshots: Snapshots
     templates: Templates
+    warm_templates: WarmTemplates
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits
@@ -100,6 +102,12 @@ async def open_operate(
     closers.push_async_callback(reload.close)
     # They close before the sandboxes, which thus learn of no read that fails in the shutdown.
     closers.push_async_callback(work.captures.close)
+    templates = await _templates(settings, rules, record, sandbox, work, sessions, closers)
+    copies = sandbox.named_snapshots.ahead
+    warm = WarmTemplates(templates, rules.template_files, rules.levels, pool, copies)
+    warm.run(tasks)
+    closers.push_async_callback(warm.close)
+    ground.metrics.add(TemplateGauges(rules.template_files, warm))
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
@@ -112,7 +120,8 @@ async def open_operate(
             sessions,
             rules.session_policies,
         ),
-        await _templates(settings, rules, record, sandbox, work, sessions, closers),
+        templates,
+        warm,
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),

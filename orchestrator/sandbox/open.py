@@ -121,6 +121,8 @@ async def open_sandboxes(
         (way_out, way_in),
         ground.metrics,
     )
+    closers.push_async_callback(sandboxes.agents.close)
+    sandboxes.agents.begin()
     return SandboxFloor(
         listed,
         images,

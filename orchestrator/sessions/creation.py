@@ -189,7 +189,13 @@ class Creation:
                 await carried.fill(session)
             if files is not None:
                 await files.place(session)
-            sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
+            sandbox = await self._sandboxes.start(
+                session,
+                session.level,
+                session.limits,
+                looking,
+                None if files is None else files.id,
+            )
         except BaseException as error:
             await self._forget(session, error)
             raise

@@ -11,6 +11,9 @@ from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
 
+# Names and texts that sessions must have, all of them.
+Pairs = Sequence[tuple[str, str]]
+
 
 class Finder:
     """Finds sessions for those who may see them."""
@@ -40,6 +43,7 @@ class Finder:
         *,
         status: str | None = None,
         label: tuple[str, str] | None = None,
+        metadata: Pairs = (),
         work_id: str | None = None,
         parent_key: str | None = None,
     ) -> list[Session]:
@@ -53,6 +57,7 @@ class Finder:
             if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
             and (label is None or session.terms.labels.get(label[0]) == label[1])
+            and all(session.terms.metadata.get(name) == text for name, text in metadata)
             and work_id in (None, session.terms.work_id)
             and session.family.parent_key == parent_key
         ]
@@ -64,6 +69,7 @@ class Finder:
         *,
         status: str | None,
         label: tuple[str, str] | None,
+        metadata: Pairs,
         work_id: str | None,
         parent_key: str | None,
         before: tuple[str, str] | None,
@@ -74,7 +80,7 @@ class Finder:
         `status` None: with any status; `before`: created before that (created_at, key).
         """
         wanted = stored_sessions.EndedPage(
-            principal.sees_owner, status, label, before, limit, work_id, parent_key
+            principal.sees_owner, status, label, before, limit, work_id, parent_key, metadata
         )
         rows = await self._database.browse(lambda conn: stored_sessions.load_ended(conn, wanted))
         return [SessionRow(row, self._root_dir, clamped_limits).session for row in rows]

@@ -8,6 +8,7 @@ from typing import Protocol
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.state.directory import SandboxDirectory
 from paddock.contract.words import Start
 
@@ -65,6 +66,11 @@ class Sandbox:
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
+    # Copies of its workspace that what runs in it waits for.
+    freezes: Freezes = field(default_factory=Freezes)
+
+    def __post_init__(self) -> None:
+        self.link.when_stopping(self.freezes.end)
 
     @property
     def name(self) -> str:
@@ -72,7 +78,11 @@ class Sandbox:
         return self.directory.name
 
     def shut_off(self) -> None:
-        """Ends its connections with the outside at once; refuses others until `reopen`."""
+        """Ends its connections with the outside at once; refuses others until `reopen`.
+
+        A copy of its workspace is given up: what waits for it could be neither frozen nor killed.
+        """
+        self.freezes.end()
         for way in self.ways:
             way.shut()
 

@@ -13,6 +13,8 @@ class Shape:
     """Sandboxes of equal shapes differ only in their session. They have their level's limits.
 
     An image's name may get another id, and a level's file another digest: the shape then differs.
+    `files` is the id of the snapshot as which all their sessions begin; they may have `limits` of
+    their own, in which the workspace's size is the level's.
     """
 
     image: str
@@ -20,11 +22,24 @@ class Shape:
     level_name: str
     level_sha256: str
     level: Level = field(compare=False, repr=False)
+    limits: SessionLimits
+    files: str | None = None
 
     @classmethod
     def of(cls, image: str, image_id: str, level: Level) -> Self:
         """The shape of a session's sandbox."""
-        return cls(image, image_id, level.name, level.sha256, level)
+        return cls(image, image_id, level.name, level.sha256, level, usual_limits(level))
+
+    def beginning_as(self, files: str, limits: SessionLimits) -> Self:
+        """The shape for sessions that begin as that snapshot, with these limits."""
+        size = self.limits.workspace_bytes
+        return replace(self, files=files, limits=replace(limits, workspace_bytes=size))
+
+    def renewed(self, image_id: str, level: Level) -> Self:
+        """The shape of the image and the level as they are now."""
+        return replace(
+            self, image_id=image_id, level_name=level.name, level_sha256=level.sha256, level=level
+        )
 
 
 def usual_limits(level: Level) -> SessionLimits:

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -213,6 +213,7 @@ class EndedPage:
     limit: int
     work_id: str | None = None
     parent_key: str | None = None
+    metadata: Sequence[tuple[str, str]] = ()
 
 
 def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
@@ -230,12 +231,15 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
             values.append(value)
     if wanted.parent_key is None:
         conditions.append("parent_key IS NULL")
+    named = [("$.metadata", *pair) for pair in wanted.metadata]
     if wanted.label is not None:
+        named.append(("$.labels", *wanted.label))
+    for place_and_pair in named:
         conditions.append(
-            "EXISTS (SELECT 1 FROM json_each(terms, '$.labels') AS label"
-            " WHERE label.key = ? AND label.value = ?)"
+            "EXISTS (SELECT 1 FROM json_each(terms, ?) AS each"
+            " WHERE each.key = ? AND each.value = ?)"
         )
-        values += wanted.label
+        values += place_and_pair
     if wanted.before is not None:
         conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
         values += wanted.before

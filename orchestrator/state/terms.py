@@ -21,6 +21,7 @@ class Terms:
 
     In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
     than the level's. An `idle_action` of None is the level's, a `wall_timeout` of None no limit.
+    `metadata` are the client's own texts by name.
     `mounts` are names on the operator's list, in addition to the level's, `volumes` its owner's.
     `workspace_path` is where the workspace is in the sandbox; None: where it usually is.
     `role` is the role of its agent in policies, `tools` are those that it may open; None: any that
@@ -32,6 +33,7 @@ class Terms:
 
     image: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, int | float] = field(default_factory=dict)
     idle_timeout: int = 0

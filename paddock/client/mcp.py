@@ -1,11 +1,13 @@
 """A conversation with a session by the Model Context Protocol."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from paddock.client.answers import object_of
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
+from paddock.client.retry import PASSING, Patience
 
 _HEADER = "Mcp-Session-Id"
 _SILENCE_SECONDS = 45.0
@@ -22,6 +24,8 @@ class Mcp(Face[F]):
         super().__init__(link)
         self._path = f"{path}/mcp"
         self._conversation: dict[str, str] = {}
+        # The latest event that `listen` got in this conversation.
+        self._heard: int | None = None
 
     @method
     async def initialize(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +45,7 @@ class Mcp(Face[F]):
         )
         async with opening as pieces:
             text = b"".join([piece async for piece in pieces])
-        self._conversation = begun
+        self._conversation, self._heard = begun, None
         answer = object_of(text)
         if answer is None:
             raise NotPaddockError("the server does not answer with a message")
@@ -49,13 +53,31 @@ class Mcp(Face[F]):
 
     @stream
     async def request(self, message: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The messages that answer a request: notifications of its progress, then the answer."""
+        """The messages that answer a request: notifications of its progress, then the answer.
+
+        If the connection breaks, they are read on, where the protocol's version has that: from
+        2025-11-25 on.
+        """
         sending = self._api.events(
             "POST", self._path, body=dict(message), headers=self._conversation
         )
-        async with sending as events:
-            async for event in events:
-                yield event.data
+        patience, heard = Patience(self._api.options.reconnect), None
+        while True:
+            try:
+                async with sending as events:
+                    async for event in events:
+                        patience.renew()
+                        heard = heard if event.id is None else event.id
+                        if event.data:
+                            yield event.data
+            except PASSING as error:
+                if heard is None:
+                    raise
+                delay = patience.delay(error)
+            else:
+                return
+            await asyncio.sleep(delay)
+            sending = self._api.events("GET", self._path, after=heard, headers=self._conversation)
 
     @method
     async def notify(self, message: Mapping[str, Any]) -> None:
@@ -73,8 +95,15 @@ class Mcp(Face[F]):
 
     @stream
     async def listen(self) -> AsyncGenerator[dict[str, Any], None]:
-        """The server's notifications until the conversation or the connection ends."""
-        listening = self._api.events("GET", self._path, headers=self._conversation)
+        """The server's notifications until the conversation or the connection ends.
+
+        It begins with those that the call before did not get, where the version has that.
+        """
+        listening = self._api.events(
+            "GET", self._path, after=self._heard, headers=self._conversation
+        )
         async with listening as events:
             async for event in events:
-                yield event.data
+                self._heard = self._heard if event.id is None else event.id
+                if event.data:
+                    yield event.data

@@ -87,12 +87,14 @@ class _Client(Face[F]):
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
 
     @method
-    async def usage(self, *, after: int = 0) -> Usages:
+    async def usage(self, *, after: int = 0, session: str | None = None) -> Usages:
         """What this key's live sessions used in the last ten minutes; for an admin, the host too.
 
-        `after` is the `round` of an earlier answer: only later samples are returned.
+        `after` is the `round` of an earlier answer: only later samples are returned. With
+        `session`, only those of the session with that id.
         """
-        return read(Usages, await self._api.json("GET", "/api/usage", params={"after": after}))
+        params = {"after": after, "session": session}
+        return read(Usages, await self._api.json("GET", "/api/usage", params=params))
 
     @method
     async def denials(self, *, since: datetime | None = None) -> tuple[DenialGroup, ...]:

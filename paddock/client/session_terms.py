@@ -16,6 +16,7 @@ class SessionTerms(TypedDict, total=False):
     template: a template of the operator: the session begins with its workspace, and has what it
         names where these terms don't.
     labels: for filtering.
+    metadata: your own texts by name, of any characters, 16 KiB in all; on record, for filtering.
     env: variables of all its commands; they are stored, so not for secrets.
     secrets: variables of all its commands that are never stored, and are removed from all records;
         each has 8 bytes or more. If the level lists variables, other names must begin with
@@ -52,6 +53,7 @@ class SessionTerms(TypedDict, total=False):
     image: str | None
     template: str | None
     labels: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None
     env: Mapping[str, str] | None
     secrets: Mapping[str, str] | None
     limits: Mapping[str, int | float] | None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Unpack
+from urllib.parse import urlencode
 
 from paddock.client.answers import items, read
 from paddock.client.audit import Audit
@@ -101,11 +102,13 @@ class Sessions(Face[F]):
         *,
         status: str | None = None,
         label: tuple[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
         work_id: str | None = None,
         parent: str | None = None,
     ) -> tuple[Session[F], ...]:
         """Live and recently ended sessions, newest first, optionally of one `status` or work.
 
+        With `metadata`, those that have all of these texts, and perhaps more.
         With `parent`, the children of the session with that id, which are not listed otherwise.
         With `ended`, or a final status, all sessions that ever ended so.
         """
@@ -117,6 +120,7 @@ class Sessions(Face[F]):
             "cursor": None,
         }
         params["label"] = None if label is None else ":".join(label)
+        params["metadata"] = urlencode(metadata) if metadata else None
         found: tuple[Session[F], ...] = ()
         while True:
             page = await self._api.json("GET", _SESSIONS, params=params)

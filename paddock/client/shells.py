@@ -1,7 +1,7 @@
 """Shells that keep their state between commands."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, Link, method
@@ -36,24 +36,35 @@ class Shell(Face[F]):
 
     @method
     async def run(
-        self, command: str, *, timeout: float = DEFAULT_RUN_SECONDS, expect: str | None = None
+        self,
+        command: str,
+        *,
+        timeout: float = DEFAULT_RUN_SECONDS,
+        expect: str | Sequence[str] | None = None,
+        at_timeout: Literal["stop", "continue"] = "stop",
     ) -> ShellAnswer:
         """Runs a command, of any number of lines; returns what has come of it.
 
         Args:
             command: a text for bash.
-            timeout: seconds, also fractions; then the command is interrupted, and killed if that
-                does not help. The shell stays if it can.
-            expect: return as soon as the output contains this text, while the command runs on.
+            timeout: seconds, also fractions.
+            expect: return as soon as the output contains this text, or one of these, while the
+                command runs on. None: also when a program waits for input.
+            at_timeout: `stop` interrupts the command at the end of the time, and kills it if that
+                does not help; the shell stays if it can. `continue` lets it run on.
 
         Raises: BusyError while another command runs.
         """
-        body = {"command": command, "timeout": timeout, "expect": expect}
-        return await self._answer("run", body, timeout)
+        return await self._answer("run", {"command": command}, timeout, expect, at_timeout)
 
     @method
     async def input(
-        self, text: str = "", *, timeout: float = DEFAULT_RUN_SECONDS, expect: str | None = None
+        self,
+        text: str = "",
+        *,
+        timeout: float = DEFAULT_RUN_SECONDS,
+        expect: str | Sequence[str] | None = None,
+        at_timeout: Literal["stop", "continue"] = "stop",
     ) -> ShellAnswer:
         """Types a text into the program that runs; returns what has come of it.
 
@@ -61,11 +72,11 @@ class Shell(Face[F]):
             text: as typed: a line ends with a line feed. Empty: only wait for the next answer.
             timeout: as for `run`.
             expect: as for `run`.
+            at_timeout: as for `run`.
 
         Raises: ConflictError if no command runs, BusyError while another caller waits for it.
         """
-        body = {"text": text, "timeout": timeout, "expect": expect}
-        return await self._answer("input", body, timeout)
+        return await self._answer("input", {"text": text}, timeout, expect, at_timeout)
 
     @method
     async def interrupt(self) -> ShellInfo:
@@ -86,7 +97,16 @@ class Shell(Face[F]):
         self.info = read(ShellInfo, view)
         return self.info
 
-    async def _answer(self, what: str, body: dict[str, object], timeout: float) -> ShellAnswer:
+    async def _answer(
+        self,
+        what: str,
+        given: dict[str, object],
+        timeout: float,
+        expect: str | Sequence[str] | None,
+        at_timeout: str,
+    ) -> ShellAnswer:
+        texts = expect if expect is None or isinstance(expect, str) else list(expect)
+        body = {**given, "timeout": timeout, "expect": texts, "at_timeout": at_timeout}
         answer = await self._api.json(
             "POST", f"{self._path}/{what}", body=body, timeout=timeout + _LATE_SECONDS
         )

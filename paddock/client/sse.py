@@ -10,7 +10,10 @@ _MOST_EVENT_BYTES = 8 * 1024 * 1024
 
 
 class ServerEvent(NamedTuple):
-    """One event: its name, its parsed JSON data, and its id if it has one."""
+    """One event: its name, its parsed JSON data, and its id if it has one.
+
+    An event without data, whose data is empty, only says with its id where to read on.
+    """
 
     name: str
     data: dict[str, Any]
@@ -48,7 +51,7 @@ class EventParser:
 
 def _event(fields: dict[str, str]) -> ServerEvent:
     try:
-        data = json.loads(fields["data"])
+        data = json.loads(fields["data"]) if fields["data"] else {}
         number = int(fields["id"]) if "id" in fields else None
     except (ValueError, RecursionError):
         raise NotPaddockError("the server sends events that are not Paddock's") from None

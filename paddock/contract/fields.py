@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 from pydantic import (
     AfterValidator,
@@ -39,6 +40,9 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
 }
 # The characters of a label's key, a colon, and its value.
 _MOST_LABEL = 128 + 1 + 1024
+# All of a session's metadata, and a query for them, whose bytes may have three characters each.
+MAX_METADATA_BYTES = 16 * KIB
+_MOST_PAIRS = 4096
 _FLAGS = {"0": "false", "1": "true"}
 # No time is longer.
 _MOST_TIME = 64
@@ -133,6 +137,24 @@ def _label(value: Any) -> tuple[str, str]:
     return key, wanted
 
 
+def _metadata_size(value: dict[str, str]) -> dict[str, str]:
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in value.items())
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"must have at most {MAX_METADATA_BYTES} bytes in all, names included")
+    return value
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    """Parses `name=text` pairs, joined by `&` and encoded as in a form."""
+    text = str(value)
+    if len(text) > _MOST_PAIRS:
+        raise ValueError(f"must have at most {_MOST_PAIRS} characters")
+    try:
+        return tuple(parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict"))
+    except ValueError:
+        raise ValueError("must be NAME=TEXT pairs, joined by & and encoded as in a form") from None
+
+
 def _argv_size(value: list[str]) -> list[str]:
     if argument_bytes(value, {}) > MAX_ARGUMENT_BYTES:
         raise ValueError(
@@ -211,6 +233,21 @@ _LabelKey = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:=]{1,128
 Labels = Annotated[
     dict[_LabelKey, Annotated[str, Field(max_length=1024)]],
     Field(max_length=64, examples=[{"team": "search"}]),
+]
+# Any text at all, for clients that keep their own things with a session.
+Metadata = Annotated[
+    dict[
+        Annotated[str, Field(min_length=1, max_length=256)], Annotated[str, Field(max_length=8192)]
+    ],
+    Field(max_length=64, examples=[{"user": "Anna Lindqvist", "note": "two lines\nof text"}]),
+    AfterValidator(_metadata_size),
+]
+MetadataPairs = Annotated[
+    tuple[tuple[str, str], ...],
+    BeforeValidator(_pairs),
+    WithJsonSchema(
+        {"type": "string", "maxLength": _MOST_PAIRS, "examples": ["user=Anna+Lindqvist&shard=4"]}
+    ),
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
 Environment = Annotated[

@@ -20,6 +20,8 @@ from paddock.contract.fields import (
     Labels,
     Lease,
     MaxBytes,
+    Metadata,
+    MetadataPairs,
     PageSize,
     PermissionLevel,
     Reference,
@@ -76,6 +78,11 @@ class SessionBody(Body):
         "which is prepared first where needed, and has its members where it names none.",
     )
     labels: Labels = Field(default_factory=dict)
+    metadata: Metadata = Field(
+        default_factory=dict,
+        description="What the caller keeps with it: names and texts of any characters, at most 16 "
+        "KiB in all. Sessions are found by them, and they are on record, so no secrets.",
+    )
     env: Environment = Field(default_factory=dict, description="Variables of every command.")
     secrets: Secrets = Field(
         default_factory=dict,
@@ -274,6 +281,11 @@ class SessionsQuery(Query):
         Literal["active", "paused", "ended", "completed", "aborted", "budget-exceeded"] | None
     ) = None
     label: Label | None = None
+    metadata: MetadataPairs | None = Field(
+        default=None,
+        description="Only sessions that have all of these: `name=text` pairs, joined by `&` and "
+        "encoded as in a form.",
+    )
     work_id: Reference | None = None
     parent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
         default=None, description="The id of a session whose children are listed."

@@ -64,6 +64,7 @@ EXAMPLE: dict[str, Any] = {
         "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
     },
     "labels": {"team": "search"},
+    "metadata": {"user": "Anna Lindqvist"},
     "role": "agent",
     "tools": ["psql", "redis-cli"],
     "secrets": ["SECRET_TOKEN"],
@@ -200,6 +201,9 @@ class Session(Model):
     )
     sandbox: Sandbox | None = Field(description="Null while it is suspended, and after its end.")
     labels: dict[str, str]
+    metadata: dict[str, str] = Field(
+        default={}, description="What its creator keeps with it: names and texts."
+    )
     role: str = Field(description="Its agent's role in Cedar policies.")
     tools: list[str] | None = Field(
         description="The tools that it may open; null: any that its level permits."

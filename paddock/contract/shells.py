@@ -28,6 +28,7 @@ _ANSWER: dict[str, Any] = {
     "output": "4 passed\n",
     "output_bytes": 9,
     "cut_bytes": 0,
+    "matched": None,
     "exit_code": 0,
     "running": False,
     "cwd": "/workspace/site",
@@ -47,14 +48,17 @@ ShellName = Annotated[str, StringConstraints(pattern=SHELL_NAME, max_length=64)]
 _Text = Annotated[str, MaxBytes(MOST_SHELL_COMMAND), AfterValidator(_no_nul)]
 _Expected = Annotated[str, Field(min_length=1), MaxBytes(4 * KIB), AfterValidator(_no_nul)]
 _Seconds = Annotated[float, Field(gt=0, le=MOST_RUN_SECONDS, allow_inf_nan=False)]
+_MOST_EXPECTED = 16
 
 _EXPECT = (
-    "Answer as soon as the output that no answer has had contains this text. It is no pattern. "
-    "Without it, the answer also comes when a program waits for input."
+    "Answer as soon as the output that no answer has had contains this text, or one of these. They "
+    "are no patterns. Without it, the answer also comes when a program waits for input; with an "
+    "empty list, it does not."
 )
-_TIMEOUT = (
-    "Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, "
-    "its foreground is killed; if that does not help within 5 seconds, the shell ends."
+_TIMEOUT = "Seconds, also fractions. `at_timeout` says what follows."
+_AT_TIMEOUT = (
+    "`stop`: the command is interrupted; if it has not ended a second later, its foreground is "
+    "killed; if that does not help within 5 seconds, the shell ends. `continue`: it goes on."
 )
 
 
@@ -99,6 +103,7 @@ class ShellAnswer(Model):
     )
     output_bytes: Count = Field(description="Of all of it.")
     cut_bytes: Count = Field(description="So many bytes are missing in the middle of `output`.")
+    matched: str | None = Field(description="The text of `expect` that the output has.")
     exit_code: int | None = Field(
         description="The command's, or the shell's if it has ended; null while it runs."
     )
@@ -129,7 +134,17 @@ class ShellBody(Body):
     )
 
 
-class ShellRunBody(Body):
+class ShellUntil(Body):
+    """When a command in a shell is answered, if it has not finished before."""
+
+    timeout: _Seconds = Field(default=DEFAULT_RUN_SECONDS, description=_TIMEOUT)
+    expect: _Expected | Annotated[list[_Expected], Field(max_length=_MOST_EXPECTED)] | None = Field(
+        default=None, description=_EXPECT
+    )
+    at_timeout: Literal["stop", "continue"] = Field(default="stop", description=_AT_TIMEOUT)
+
+
+class ShellRunBody(ShellUntil):
     """A command for a shell."""
 
     MOST_BYTES = LARGEST_BODY
@@ -137,11 +152,9 @@ class ShellRunBody(Body):
     command: _Text = Field(
         description="Any text for bash: lines, here-documents and comments included; or nothing."
     )
-    timeout: _Seconds = Field(default=DEFAULT_RUN_SECONDS, description=_TIMEOUT)
-    expect: _Expected | None = Field(default=None, description=_EXPECT)
 
 
-class ShellInputBody(Body):
+class ShellInputBody(ShellUntil):
     """Input for the program that runs in a shell."""
 
     MOST_BYTES = LARGEST_BODY
@@ -149,5 +162,3 @@ class ShellInputBody(Body):
     text: Annotated[str, MaxBytes(64 * KIB)] = Field(
         description="As it would be typed: a line ends with a line feed. Empty: only wait."
     )
-    timeout: _Seconds = Field(default=DEFAULT_RUN_SECONDS, description=_TIMEOUT)
-    expect: _Expected | None = Field(default=None, description=_EXPECT)

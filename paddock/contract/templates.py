@@ -20,6 +20,8 @@ _TEMPLATE: dict[str, Any] = {
     "digest": "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5",
     "built_at": "2026-03-04T09:30:12.482113Z",
     "size_bytes": 52428800,
+    "warm": 2,
+    "ready": 1,
     "failure": None,
 }
 
@@ -55,6 +57,10 @@ class Template(Model):
     )
     built_at: Time | None = Field(description="When the present or an earlier version was built.")
     size_bytes: Count | None = Field(description="What the prepared workspace takes on the disk.")
+    warm: Count = Field(description="How many sandboxes are to wait for its sessions.")
+    ready: Count = Field(
+        description="How many of them wait, with its files: so many sessions take one over."
+    )
     failure: TemplateFailure | None
 
 

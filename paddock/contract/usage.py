@@ -1,10 +1,10 @@
 """Models of what sessions and the host use, as a history."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from paddock.contract.base import Count, Model, example
+from paddock.contract.base import Count, Model, Time, example
 from paddock.contract.fields import Whole
 from paddock.contract.inspection import DiskUsage
 from paddock.contract.requests import Query
@@ -62,10 +62,20 @@ class Usages(Model):
     """
 
     model_config = example(
-        {"round": 128, "interval": 10.0, "host": _HOST, "items": [_SESSION], "next": None}
+        {
+            "round": 128,
+            "sampled_at": "2026-03-04T09:30:12.482113Z",
+            "interval": 10.0,
+            "host": _HOST,
+            "items": [_SESSION],
+            "next": None,
+        }
     )
 
     round: Count = Field(description="The number of the latest sample; 0 if there is none yet.")
+    sampled_at: Time | None = Field(
+        default=None, description="When the latest sample was taken; null if there is none yet."
+    )
     interval: float = Field(description="Seconds between samples.")
     host: HostUsage | None = Field(
         description="Null for callers that see only some sessions, and before the first sample."
@@ -78,3 +88,6 @@ class UsageQuery(Query):
     """`after` is a `round`: only later samples are returned; by default all that are kept."""
 
     after: Whole = 0
+    session: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        default=None, description="Only what the session with this id used."
+    )

@@ -125,6 +125,10 @@ class EventBuffer:
             for callback in waiting:
                 callback()
 
+    def tell_stopping(self) -> None:
+        """Tells the control plane that something is being ended; this is not recorded."""
+        self._send(notification("stopping", {}))
+
     def replay(self, committed: int) -> None:
         """Sends the events after `committed` again."""
         self.acknowledge(committed)

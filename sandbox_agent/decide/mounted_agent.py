@@ -1,6 +1,6 @@
-"""The agent that is mounted in containers of images that have none. Pure."""
+"""The agent as it is mounted in every container, with an interpreter of its own. Pure."""
 
-# Where an image of Paddock's has its agent, and where the mounted one is.
+# Where the agent is mounted.
 PLACE = "/opt/paddock"
 _LIBRARIES = f"{PLACE}/lib"
 # The words that start the mounted interpreter, before its own arguments. Its loader and its
@@ -13,13 +13,16 @@ PYTHON = (
 AGENT = (*PYTHON, PLACE)
 # With another value, its C library would read the image's files of locales.
 ENVIRONMENT = {"LC_ALL": "C"}
-# Where a container that copies the agent out of an image finds the empty directory.
+# Where a container that adds the interpreter finds the agent's code.
 COPY = "/runtime"
 
+# What a trial of root inside prints if it works.
+ROOT_INSIDE = "root inside"
 
-def script(module: str, *arguments: str) -> tuple[str, ...]:
+
+def script(module: str, *arguments: str, place: str = PLACE) -> tuple[str, ...]:
     """The interpreter's arguments that run the function `main` of one of the agent's modules."""
     code = (
-        f"import sys; sys.path.insert(0, {PLACE!r}); from {module} import main; main(*sys.argv[1:])"
+        f"import sys; sys.path.insert(0, {place!r}); from {module} import main; main(*sys.argv[1:])"
     )
     return ("-c", code, *arguments)

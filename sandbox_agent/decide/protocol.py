@@ -120,6 +120,8 @@ Agent → host
                      that is not configured sends no session_cpu_us and session_output_bytes
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
+    stopping (notification)  {}   it ends a command or terminal: a process that waits for the disk
+                             can't end, so whatever holds the disk must let it go
 
 `secrets` in hello are the secrets that the agent holds, in the form of the `secrets` request. In
 exec they are {NAME: [value, seal]}. Only the control plane uses seals; the agent stores them.
@@ -303,7 +305,7 @@ class Entry(NamedTuple):
 
     `path` is relative to the workspace, in the form of `decide.files.names`, and so is `target`, a
     symbolic link's text; it is None for other types. `type` is file, directory, symlink or other.
-    `modified` is in seconds since the epoch.
+    `modified` is in seconds since the epoch. `attributes` are those that were asked for.
     """
 
     path: str
@@ -314,3 +316,4 @@ class Entry(NamedTuple):
     target: str | None = None
     # Only of `file.stat`: the entity tag.
     version: str | None = None
+    attributes: dict[str, str] | None = None

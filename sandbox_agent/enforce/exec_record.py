@@ -131,6 +131,10 @@ class ExecRecorder:
         self._loop.unwatch(listener)
         os.close(listener)
 
+    def stopping(self) -> None:
+        """Tells the control plane that a command is being ended."""
+        self._events.tell_stopping()
+
     def go(self, source: Source) -> None:
         """Lets the command of a source execute its program, now or when it comes to that."""
         if source.held is not None:

@@ -150,6 +150,10 @@ class Guard:
         if self._reports is not None:
             self._reports.refused(self._number, program, changed=changed)
 
+    def stopping(self) -> None:
+        """Tells the control plane that the command is being ended."""
+        self._recorder.stopping()
+
     @property
     def searches(self) -> bool:
         """Whether it must search for its tree: no scopes limit the reach of its signals."""

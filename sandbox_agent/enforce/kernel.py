@@ -25,3 +25,8 @@ def probe(environment: Mapping[str, str] = os.environ) -> Kernel:
         mdwe=syscalls.can_deny_writable_code(),
     )
     return without(found, filter(None, environment.get(WITHOUT, "").split(",")))
+
+
+def main() -> None:
+    """Prints what the kernel offers, as numbers in the order of `Kernel`."""
+    print(*map(int, probe()))

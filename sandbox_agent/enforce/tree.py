@@ -110,6 +110,7 @@ class Tree:
         if self._reason is not None or self.first_ended:
             return False
         self._reason = reason
+        self.guard.stopping()
         if self._crowded():
             standstill.send(self.guard.uid, self.guard.pid, signal.SIGTERM)
         else:
@@ -121,6 +122,8 @@ class Tree:
         """Kills everything that is left; `reason` applies unless the tree was cancelled before."""
         self._reason = self._reason or reason
         if not self.gone:
+            if self._reason is not None:
+                self.guard.stopping()
             if self._crowded():
                 standstill.end(self.guard.uid, self.guard.pid)
             self._order(guard_messages.KILL)

@@ -125,6 +125,7 @@ class FileMethods:
             parents=bool(request.get("parents")),
             modified=request.get("modified"),
             condition=self._condition(request),
+            attributes=request.get("attributes") or {},
         )
         return {"size": 0}
 
@@ -134,11 +135,13 @@ class FileMethods:
 
     def _list(self, place: Place, path: str, request: _Members) -> _Members:
         chosen = _globs(request.get("glob") and [request["glob"]])
-        entries, cut = listing.list_entries(place, path, request["depth"], request["limit"], chosen)
+        given = request["depth"], request["limit"], chosen, request.get("attributes")
+        entries, cut = listing.list_entries(place, path, *given)
         return {"entries": [_entry_members(place, each) for each in entries], "truncated": cut}
 
-    def _stat(self, place: Place, path: str, _request: _Members) -> _Members:
-        return _entry_members(place, listing.stat_entry(place, path))
+    def _stat(self, place: Place, path: str, request: _Members) -> _Members:
+        found = listing.stat_entry(place, path, request.get("attributes"))
+        return _entry_members(place, found)
 
     def _watch(self, place: Place, path: str, request: _Members) -> _Members:
         from sandbox_agent.files.watching import Watching  # only here: it takes memory
@@ -285,6 +288,8 @@ def _entry_members(place: Place, entry: Entry) -> _Members:
     members = entry._asdict()
     if entry.version is None:
         del members["version"]  # a list has none
+    if entry.attributes is None:
+        del members["attributes"]  # nobody asked for them
     if place.image:
         members["path"] = "/" + ("" if entry.path == "." else entry.path.lstrip("/"))
     return members

@@ -40,6 +40,8 @@ def asked(method: str, params: Message) -> Asked:
         name: given.text(params, name) for name in _TEXTS.get(method, ("path",))
     }
     more: dict[str, Any] = {}
+    if method in ("list", "stat") and params.get("attributes") is not None:
+        more["attributes"] = given.text(params, "attributes")
     if method == "list":
         args["depth"] = min(given.number(params, "depth"), _DEEPEST_LIST)
         args["limit"] = min(given.number(params, "limit"), MOST_ENTRIES)

@@ -3,7 +3,7 @@
 from sandbox_agent.core import params as given
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Message
-from sandbox_agent.files import operations
+from sandbox_agent.files import attributes, operations
 
 OPERATIONS = {
     **{"read": "file.read", "write": "file.write", "append": "file.write"},
@@ -35,7 +35,11 @@ def worker_params(mode: str, params: Message) -> Message:
     if modified is not None:
         modified = given.number(params, "modified", 0, _LATEST_TIME)
     facts = {"permissions": permissions, "modified": modified}
-    links = {"links": False} if params.get("links") is False else {}
+    links: Message = {"links": False} if params.get("links") is False else {}
+    if params.get("attributes") is not None:
+        named = given.mapping(params, "attributes")
+        attributes.check(named)
+        links["attributes"] = named
     more = {**links, **operations.conditions(params), **_range(params)}
     return {**facts, "parents": params.get("parents") is True, **more}
 

@@ -3,14 +3,19 @@
 import contextlib
 import os
 import stat
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from sandbox_agent.decide.files import ranges
 from sandbox_agent.decide.protocol import CHUNK_BYTES
+from sandbox_agent.files.attributes import put
 from sandbox_agent.files.condition import UNCONDITIONAL, Condition, not_met
 from sandbox_agent.files.directories import make_directory, replaceable
 from sandbox_agent.files.draft import Draft, hidden_name, write_all
 from sandbox_agent.files.places import Place, open_in, open_parent, split
 from sandbox_agent.files.reading import not_regular, open_regular
+
+NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 
 class _Upload:
@@ -61,8 +66,11 @@ class Writer(_Upload):
         parents: bool = False,
         modified: int | None = None,
         condition: Condition | None = None,
+        attributes: Mapping[str, str] = NO_ATTRIBUTES,
     ) -> None:
         """`modified` is in seconds since the epoch; None means now.
+
+        The file has these `attributes`, and no others.
 
         `condition` is what must hold for the file that is replaced; it is checked now, and once
         more in one step with the commit.
@@ -75,6 +83,7 @@ class Writer(_Upload):
             self._condition.check(workspace, path)
         elif self._condition.match is not None:
             raise not_met(path)
+        put(self._draft.fd, attributes)
         mode = 0o644 if self._missing else self._current_mode()
         os.fchmod(self._draft.fd, mode if permissions is None else permissions & 0o777)
 

@@ -1,26 +1,32 @@
-"""Copies what the agent needs to run in an image that has no Python.
+"""Adds an interpreter to a copy of the agent's code, so that it runs in any image.
 
-It runs in an image of Paddock's. The copy has an interpreter with a loader and a C library of its
-own, so it does not matter which ones the other image has.
+This runs once in a container of an image that has Python. The copy gets a loader and a C library of
+its own, so it does not matter which ones the other images have.
 """
 
-import json
 import os
+import py_compile
 import shutil
 import sys
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
-from sandbox_agent.decide.mounted_agent import COPY
+from sandbox_agent.decide.mounted_agent import COPY, PLACE
 from sandbox_agent.enforce.libraries import default_directories, elf_needs
 
 # Packages of Debian and parts of the standard library that the agent never uses.
 _UNUSED = {"dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}
-_BASELINE = "baseline.toml"
+_CONFIGURATION = "config-"  # a static library of the interpreter, with which programs are built
+_CODE = "sandbox_agent"
+_START = "__main__.py"
 
 
 def main(target: str = COPY) -> None:
-    """Fills the empty directory. Raises: OSError; LookupError if a library is missing."""
-    top, agent = Path(target), Path(__file__).parents[2]
+    """Completes the directory, which has the agent's code.
+
+    Raises: OSError; LookupError if a library is missing; PyCompileError for code that is no Python.
+    """
+    top = Path(target)
     (top / "bin").mkdir()
     library = top / "lib"
     standard = Path(os.__file__).parent
@@ -28,11 +34,10 @@ def main(target: str = COPY) -> None:
     shutil.copytree(standard, modules, ignore=_ignored)
     interpreter = top / "bin" / "python3"
     shutil.copy2(os.path.realpath(sys.executable), interpreter)
-    for package in (agent / "sandbox_agent", agent / "__main__.py"):
-        (shutil.copytree if package.is_dir() else shutil.copy2)(package, top / package.name)
-    (top / _BASELINE).write_text(_baseline(agent / _BASELINE), encoding="utf-8")
     extensions = sorted((modules / "lib-dynload").glob("*.so"))
     _copy_libraries([interpreter, *extensions], library)
+    shutil.copy2(top / _CODE / _START, top / _START)
+    _compile(top)
     for path in (top, *top.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
@@ -42,15 +47,16 @@ def main(target: str = COPY) -> None:
 def _ignored(directory: str, names: list[str]) -> set[str]:
     """What is not copied; a link leads to a file of the image."""
     links = {name for name in names if os.path.islink(os.path.join(directory, name))}
-    return links | _UNUSED.intersection(names)
+    built = {name for name in names if name.startswith(_CONFIGURATION)}
+    return links | built | _UNUSED.intersection(names)
 
 
-def _baseline(packaged: Path) -> str:
-    """What programs look for in vain. The agent's own files are no program's, so none is read."""
-    import tomllib
-
-    found = {**tomllib.loads(packaged.read_text(encoding="utf-8")), "read": []}
-    return "".join(f"{name} = {json.dumps(paths)}\n" for name, paths in found.items())
+def _compile(top: Path) -> None:
+    """Compiles the agent's code. It never changes there, so it is not compared with its source."""
+    mode = PycInvalidationMode.UNCHECKED_HASH
+    for path in (top / _START, *(top / _CODE).rglob("*.py")):
+        name = f"{PLACE}/{path.relative_to(top)}"
+        py_compile.compile(str(path), dfile=name, doraise=True, invalidation_mode=mode)
 
 
 def _copy_libraries(programs: list[Path], library: Path) -> None:

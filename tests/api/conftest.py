@@ -17,12 +17,11 @@ from api.app import create_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.access.keys import Principal, Role, digest
 from orchestrator.settings.settings import Settings
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.contract import check_response
 from tests.support.fake_agent import Agents, FakeAgent
 
@@ -133,7 +132,7 @@ async def agents() -> AsyncIterator[Agents]:
 @pytest.fixture
 def engine(agents: Agents) -> FakeEngine:
     images = {
-        IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}),
+        IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"}),
     }
     return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
 

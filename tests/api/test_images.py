@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.image_list import add_image, remove_image
 from orchestrator.settings.settings import Settings
 from paddock import Paddock
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.egress import level_with
@@ -39,9 +38,9 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def engine(agents: Agents) -> FakeEngine:
-    current = {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}
+    current = {LABEL_IMAGE: "sandbox"}
     images = {name: Image("sha256:1", current) for name in (IMAGE, DEV, LATE, *_TWINS)}
-    images[OLD] = Image("sha256:2", {LABEL_PROTOCOL: "1"})
+    images[OLD] = Image("sha256:2", {})
     return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
 
 
@@ -52,7 +51,7 @@ async def test_the_images_and_what_each_lacks(api: Api) -> None:
     assert [item["short_name"] for item in items] == short
     assert [item["default"] for item in items] == [True] + [False] * 5
     assert [item["available"] for item in items] == [True, True, False, False, True, True]
-    assert "`docker build` on a current image" in items[2]["problem"]
+    assert "was not checked: `paddock images add" in items[2]["problem"]
     assert "get it with `docker pull absent:3`" in items[3]["problem"]
     assert items[3]["id"] is None
     assert [name for name in items[1]["levels"] if name == "only"] == ["only"]
@@ -122,7 +121,7 @@ async def test_a_session_by_either_name(api: Api, asked: str, key: str) -> None:
         ("nothing", "which has sandbox, dev, old, absent, twin"),
         ("dev:latest", "not on the operator's list"),
         ("twin", "one/twin:1 or two/twin:2"),
-        ("old", "has sandbox protocol 1"),
+        ("old", "was not checked"),
         ("absent", "get it with `docker pull absent:3`"),
     ],
 )
@@ -139,7 +138,7 @@ async def test_names_of_no_image_that_can_be_had(api: Api, asked: str, told: str
     ("asked", "key", "status", "told"),
     [
         ("nothing", OPERATOR_KEY, 2, "`paddock images add nothing`"),
-        ("old", OPERATOR_KEY, 2, "rebuild it with"),
+        ("old", OPERATOR_KEY, 2, "was not checked"),
         ("absent", OPERATOR_KEY, 2, "`docker pull absent:3`"),
         ("sandbox", OTHER_KEY, 4, "key-images"),
     ],

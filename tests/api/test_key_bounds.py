@@ -9,10 +9,9 @@ import pytest
 from aiohttp import ClientConnectionError
 from pydantic import SecretStr
 
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_inspection import ended
 from tests.support.fake_agent import Agents, Play
@@ -47,7 +46,7 @@ def settings(settings: Settings, bounds: str) -> Settings:
 @pytest.fixture
 def engine(agents: Agents) -> FakeEngine:
     """An engine with two images."""
-    image = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
+    image = Image("sha256:1", {LABEL_IMAGE: "sandbox"})
     images = {IMAGE: image, "other/image:1": image}
     return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
 

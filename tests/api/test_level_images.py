@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, LABEL_PROTOCOL, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, Api
 from tests.support.builds import Builder
 from tests.support.cli import run_beside
@@ -16,7 +15,7 @@ from tests.support.keys import entry
 from tests.support.until import until
 
 LARGE = "paddock/dev:latest"
-_CURRENT = {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}
+_CURRENT = {LABEL_IMAGE: "sandbox"}
 
 
 @pytest.fixture
@@ -95,9 +94,18 @@ async def test_a_request_for_it_says_how_to_get_it(api: Api) -> None:
     assert "`paddock images build dev`" in problem["detail"]
 
 
-async def test_one_of_another_protocol_is_not_there(api: Api, images: dict[str, Image]) -> None:
-    images[LARGE] = Image("sha256:2", {LABEL_PROTOCOL: "1"})
+async def test_one_that_is_not_ours_is_not_there(api: Api, images: dict[str, Image]) -> None:
+    images[LARGE] = Image("sha256:2", {})
     assert await created(api) == (IMAGE, LARGE)
+
+
+async def test_one_of_an_earlier_version_is_used(
+    api: Api, builder: Builder, images: dict[str, Image]
+) -> None:
+    """Its own agent, of an older protocol, is hidden by the mounted one."""
+    images[LARGE] = Image("sha256:2", {LABEL_PROTOCOL: "1"})
+    assert await created(api) == (LARGE, None)
+    await until(lambda: builder.began == 1)
 
 
 async def test_a_failure_is_told_and_not_repeated_at_once(api: Api, builder: Builder) -> None:

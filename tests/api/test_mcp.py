@@ -59,8 +59,8 @@ class Talk:
     def key(self) -> str:
         return str(self.session["handle"])
 
-    async def begin(self) -> dict[str, Any]:
-        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
+    async def begin(self, version: str = "2025-06-18") -> dict[str, Any]:
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {}}
         response = await self.post({"id": 0, "method": "initialize", "params": params})
         assert response.status == 200, await response.text()
         self.id = response.headers["Mcp-Session-Id"]
@@ -77,6 +77,11 @@ class Talk:
             json={"jsonrpc": "2.0", **message},
             headers=headers | self.headers,
         )
+
+    async def listen(self, **headers: str) -> ClientResponse:
+        """What the client is told without a request."""
+        headers = {"Accept": "text/event-stream", "Mcp-Session-Id": self.id, **headers}
+        return await self.api.call("GET", f"{self.path}/mcp", key=self.key, headers=headers)
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """A request's whole answer."""

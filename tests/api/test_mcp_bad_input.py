@@ -19,7 +19,34 @@ JSON_VALUES = st.recursive(
     max_leaves=8,
 )
 METHODS = st.sampled_from(
-    ["tools/call", "tools/list", "resources/read", "ping", "notifications/cancelled", "nothing"]
+    [
+        *("tools/call", "tools/list", "resources/read", "ping", "notifications/cancelled"),
+        *("prompts/list", "prompts/get", "completion/complete", "logging/setLevel"),
+        *("resources/templates/list", "resources/subscribe", "resources/unsubscribe", "nothing"),
+    ]
+)
+# Parameters of the right names, with any values.
+KNOWN = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["tool_manual", "level_rules"]) | JSON_VALUES,
+        "arguments": st.dictionaries(st.sampled_from(["tool", "x"]), JSON_VALUES) | JSON_VALUES,
+        "level": st.sampled_from(["debug", "x"]) | JSON_VALUES,
+        "uri": st.builds("paddock://files/{}".format, st.text(max_size=8)) | JSON_VALUES,
+        "ref": st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["ref/prompt", "ref/resource"]) | JSON_VALUES,
+                "name": st.just("tool_manual") | JSON_VALUES,
+                "uri": st.just("paddock://files/{+path}") | JSON_VALUES,
+            }
+        )
+        | JSON_VALUES,
+        "argument": st.fixed_dictionaries(
+            {"name": st.sampled_from(["tool", "path"]) | JSON_VALUES, "value": JSON_VALUES}
+        )
+        | JSON_VALUES,
+        "_meta": JSON_VALUES,
+    },
 )
 NAMES = st.sampled_from(["exec", "read_file", "write_file", "list_files", "signal_process"])
 
@@ -100,8 +127,8 @@ async def test_any_parameters_are_answered(
     """Whatever the parameters are: an answer, no failure of ours, and nothing runs."""
     cases: list[tuple[str, Any]] = []
 
-    @settings(max_examples=20, suppress_health_check=list(HealthCheck), database=None)
-    @given(METHODS, st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=3), NAMES)
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck), database=None)
+    @given(METHODS, st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=3) | KNOWN, NAMES)
     def generate(method: str, params: dict[str, Any], name: str) -> None:
         cases.append((method, params))
         cases.append(("tools/call", {"name": name, "arguments": params, "_meta": params}))
@@ -123,7 +150,9 @@ def test_parameters_of_any_kind(value: Any) -> None:
     found = request_id(value)
     assert found is None or (found == value and not isinstance(found, bool))
     for read, kind in ((text_parameter, str), (object_parameter, dict)):
-        if isinstance(value, kind):
+        if kind is dict and value is None:
+            assert read({"it": value}, "it") == {}
+        elif isinstance(value, kind):
             assert read({"it": value}, "it") == value
         else:
             with pytest.raises(McpError, match="must be"):

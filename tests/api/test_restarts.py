@@ -28,7 +28,7 @@ from pydantic import SecretStr
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, EngineUnavailableError, PaddockError
 from orchestrator.ground.store.database_file import StoreError
-from orchestrator.host.engine.base import LABEL_PROTOCOL, ContainerState, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, ContainerState, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.access.keys import Principal, Role, digest
@@ -42,7 +42,6 @@ from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.requests import ExecRequest, NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind, Status
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
 from tests.support.egress import Names, NamesResolver, level_with
 from tests.support.fake_agent import Agents
@@ -101,7 +100,7 @@ class Restarts(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="pdk-"))
         self.agents = Agents()
         self.engine = MortalEngine(
-            images={IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})},
+            images={IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"})},
             on_start=self.agents.start,
             on_stop=self.agents.stop,
         )

@@ -135,6 +135,8 @@ async def test_only_a_level_with_any_command_has_shells(api: Api) -> None:
         ("/main/run", {"command": "x", "timeout": 0}, "timeout"),
         ("/main/run", {"command": "x", "timeout": 3601}, "timeout"),
         ("/main/run", {"command": "x", "expect": ""}, "expect"),
+        ("/main/run", {"command": "x", "expect": ["x"] * 17}, "expect"),
+        ("/main/run", {"command": "x", "at_timeout": "kill"}, "at_timeout"),
         ("/main/run", {}, "command"),
         ("/main/input", {"text": "x" * (64 * 1024 + 1)}, "text"),
         ("/main/input", {}, "text"),
@@ -359,3 +361,41 @@ async def test_an_agent_has_shells_by_mcp(api: Api) -> None:
     assert gone["isError"]
     assert "create it again" in str(gone)
     assert len(await events(api, "shell.result")) == 2
+
+
+async def test_a_command_goes_on_at_the_end_of_its_time_if_it_may(api: Api) -> None:
+    await high(api)
+    await create(api)
+    left = await run(api, "hang out", timeout=0.05, at_timeout="continue")
+    assert (left["status"], left["running"], left["output"]) == ("timed_out", True, "out\n")
+    (terminal,) = api.agent.terminals.all.values()
+    assert [each["number"] for each in terminal.sent if "kill" in each] == []
+    body: dict[str, Any] = {"text": "", "timeout": 0.05, "at_timeout": "continue"}
+    waited = await api.json("POST", f"{SHELLS}/main/input", json=body, key=OPERATOR_KEY)
+    assert (waited["status"], waited["running"], waited["output"]) == ("timed_out", True, "")
+    body = {"text": "on\n"}
+    ended = await api.json("POST", f"{SHELLS}/main/input", json=body, key=OPERATOR_KEY)
+    assert (ended["status"], ended["exit_code"], ended["output"]) == ("finished", 0, "got on\n")
+
+
+async def test_one_of_several_texts_is_expected(api: Api) -> None:
+    await high(api)
+    await create(api)
+    answer = await run(api, "hang one two", expect=["never", "two", "one"])
+    assert (answer["status"], answer["matched"], answer["running"]) == ("matched", "one", True)
+    await api.json("POST", f"{SHELLS}/main/interrupt", key=OPERATOR_KEY)
+    # No text at all: a program that waits for input is no answer.
+    await until_free(api)
+    until_end: dict[str, Any] = {"expect": [], "timeout": 0.2, "at_timeout": "continue"}
+    answer = await run(api, "ask name", **until_end)
+    assert (answer["status"], answer["matched"], answer["output"]) == ("timed_out", None, "name ? ")
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        session = await paddock.sessions.get("box")
+        shell = await session.shells.get("main")
+        found = await shell.input("bob\n", expect=("no", "got"), at_timeout="continue")
+        assert (found.status, found.matched) == ("matched", "got")
+
+
+async def until_free(api: Api) -> None:
+    while (await api.json("GET", f"{SHELLS}/main", key=OPERATOR_KEY))["running"]:
+        pass

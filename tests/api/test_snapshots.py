@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate.snapshots.archive import END, PartFacts, head, header, padding
 from orchestrator.rules.access.keys import Principal, Role
@@ -22,7 +22,6 @@ from orchestrator.state.session import Session
 from paddock import Paddock
 from paddock.client.errors import ConflictError
 from paddock.contract.words import Kind
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
@@ -48,7 +47,7 @@ async def fresh(settings: Settings, state_dir: Path, agents: Agents) -> AsyncIte
     """Another control plane, with a state directory of its own and the same keys."""
     state = state_dir / "fresh"
     paths = {"state_dir": state, "workspaces_dir": state / "session-workspaces"}
-    images = {IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})}
+    images = {IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"})}
     engine = FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
     plane = await ControlPlane.open(settings.model_copy(update=paths), engine)
     async with served(plane, engine, agents) as api:

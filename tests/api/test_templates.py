@@ -20,6 +20,7 @@ SITE = """
 description = "A page"
 permission_level = "high"
 setup = ["mkdir build"]
+warm = 2
 [files]
 "src/index.html" = "<p>hello</p>"
 """
@@ -50,6 +51,7 @@ async def test_they_are_listed_and_shown(api: Api) -> None:
     assert (site["name"], site["state"], site["description"]) == ("site", "unbuilt", "A page")
     assert (site["files"], site["setup"]) == (["src/index.html"], ["mkdir build"])
     assert (site["built_at"], site["size_bytes"], site["failure"]) == (None, None, None)
+    assert (site["warm"], site["ready"], gone["warm"]) == (2, 0, 0)
     assert len(site["digest"]) == 64
     assert await api.json("GET", f"{TEMPLATES}/site", **MINE) == site
     assert (gone["state"], gone["digest"]) == ("failed", None)
@@ -127,6 +129,7 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
     listed = await run_beside("templates", "list", "--format", "name,state")
     assert listed.out.split()[2:] == ["gone", "failed", "site", "failed"]
+    assert "0 of 2" in (await run_beside("templates", "list")).out
     assert await asyncio.to_thread(complete_template, "s") == ["site"]
     shown = await run_beside("templates", "show", "site")
     assert ("mkdir build" in shown.out, failed.error[:40] in shown.out) == (True, True)

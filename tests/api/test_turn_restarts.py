@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.programs.turns.turn import OperationCall, TurnRecord
@@ -32,7 +32,6 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind, Status
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE, usual_settings
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS
@@ -63,7 +62,7 @@ class TurnRestarts(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="pdk-"))
         self.agents = Agents()
         self.engine = FakeEngine(
-            images={IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})},
+            images={IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"})},
             on_start=self.agents.start,
             on_stop=self.agents.stop,
         )

@@ -1,5 +1,6 @@
 """What sessions and the host use, what was denied most, and the tools of a level."""
 
+from orchestrator.ground.events import time_text
 from orchestrator.host.node.base import Gauged, Load
 from orchestrator.host.node.processes import Usage
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
@@ -34,6 +35,12 @@ async def test_everybody_gets_the_same_samples_of_their_own_sessions(api: Api) -
         "mine": [50.0, 50.0],
         "theirs": [50.0, 50.0],
     }
+    assert history.at is not None
+    assert shown["sampled_at"] == time_text(history.at)
+    one = await api.json("GET", f"{USAGE}?session=theirs")
+    assert [item["id"] for item in one["items"]] == ["theirs"]
+    none = await api.json("GET", f"{USAGE}?session=theirs", key=OPERATOR_KEY)
+    assert none["items"] == []
     own = await api.json("GET", f"{USAGE}?after={shown['round']}", key=OPERATOR_KEY)
     assert own["host"] is None
     assert [(item["id"], item["pids"], item["cpu_percent"]) for item in own["items"]] == [

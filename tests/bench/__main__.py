@@ -17,8 +17,10 @@ from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
 from tests.bench import (
+    agents,
     console,
     egress,
+    forks,
     measures,
     ports,
     proposals,
@@ -40,7 +42,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("runs", "proposals", "spawning", "substitutes"),
+    *("runs", "proposals", "spawning", "substitutes", "agents", "forks"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -89,6 +91,11 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await spawning.spawning(2 if arguments.quick else 8))
             if "substitutes" in arguments.parts:
                 print_table(await substitutes.substitutes(3 if arguments.quick else 20))
+            if "agents" in arguments.parts:
+                print_table(await agents.agents(3 if arguments.quick else 20))
+            if "forks" in arguments.parts:
+                times, size = (1, 2**26) if arguments.quick else (3, 2**30)
+                print_table(await forks.forks(times, size))
         finally:
             floors.close()
 
@@ -126,8 +133,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "(what an open port costs), suspension (of idle sessions), console (when it is seen), "
         "turns (how fast their programs are evaluated, and what their reads cost), proposals "
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
-        "spawning (what a child costs beside a session), or substitutes (what older kernels "
-        "cost)",
+        "spawning (what a child costs beside a session), substitutes (what older kernels cost), "
+        "agents (what the mounted agent costs a start), or forks (what forks and templates cost)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -8,6 +8,7 @@ from docker import APIClient
 
 from tests.bench.report import Result
 from tests.bench.rounds import percentile
+from tests.support.agent_code import AGENT_CODE
 
 # Runs as PID 1 of a container: starts commands through guards of five kinds, one after another, as
 # the agent does. Prints nanoseconds by kind, as JSON.
@@ -115,6 +116,7 @@ def _run(client: APIClient, image: str, rounds: int) -> str:
         cap_drop=["ALL"],
         cap_add=["SETUID", "SETGID"],
         security_opt=["no-new-privileges"],
+        binds=[AGENT_CODE],
     )
     made = client.create_container(
         image,

@@ -16,7 +16,7 @@ from images.progress import detail, failure, step
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.settings.settings import Settings
 from tests.chaos.own_engine import own_engine
-from tests.chaos.run import ROOM_FOR_FEW, Chaos, Kill, chaos
+from tests.chaos.run import ROOM_FOR_FEW, WAITING, Chaos, Kill, chaos
 
 # Points that an operation passes more than once, and how often.
 VISITS = {
@@ -61,7 +61,7 @@ def every_kill() -> Iterator[Kill]:
 async def _run(directory: Path, kills: list[Kill], engines: int, chance: random.Random) -> Chaos:
     """The kills on the host's engine, then those of an engine of the run's own."""
     done = Chaos()
-    for number, settings in enumerate(({}, ROOM_FOR_FEW)):
+    for number, settings in enumerate(({}, ROOM_FOR_FEW, WAITING)):
         some = [kill for kill in kills if kill.settings == settings]
         if some:
             done += await chaos(

@@ -47,6 +47,8 @@ _DESCRIPTORS = 12
 # With the survivors and one more session, a control plane for these is full.
 _FULL = ("suspend", "restore")
 ROOM_FOR_FEW = {"PADDOCK_MAX_ACTIVE": "3"}
+# Only as long as there is a template that has sandboxes wait.
+WAITING = {"PADDOCK_WARM_SANDBOXES": "1"}
 
 
 class Kill(NamedTuple):
@@ -71,6 +73,8 @@ class Kill(NamedTuple):
     @property
     def settings(self) -> dict[str, str]:
         """What the control plane needs, so that it passes the point."""
+        if self.operation == "ahead":
+            return WAITING
         return ROOM_FOR_FEW if self.operation in _FULL else {}
 
 
@@ -158,12 +162,16 @@ async def _server(state_dir: Path, settings: dict[str, str]) -> AsyncIterator[Se
 
 
 def _templates(directory: Path) -> Path:
-    """A directory of templates that are all the same, so that there is one to prepare."""
+    """A directory of templates that are all the same, so that there is one to prepare.
+
+    For those whose names begin with w, sandboxes wait.
+    """
     directory.mkdir()
     text = 'permission_level = "low"\nfiles = {seen = "seen"}\n'
     text += 'setup = ["mkdir made", "mv seen made/seen"]\n'
     for number in range(_TEMPLATES):
         (directory / f"t{number}.toml").write_text(text)
+        (directory / f"w{number}.toml").write_text(f"warm = 1\n{text}")
     return directory
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from tests.chaos.expected import FORKED, LIVE, Clients, Expected
@@ -204,13 +205,42 @@ async def fork(clients: Clients, new: str, idle: str) -> None:
 
 async def template(clients: Clients, new: str, idle: str) -> None:
     """Begins a session with a template that was never prepared, and another one with the same."""
+    name = await _unbuilt(clients, warm=0)
+    for session in (new, f"{new}-again"):
+        if name is not None:
+            await _begin(clients, session, name)
+
+
+async def ahead(clients: Clients, new: str, idle: str) -> None:
+    """Begins sessions with a template for whose sessions sandboxes wait, and removes it.
+
+    A control plane that has any waits until they do. After that none waits.
+    """
+    name = await _unbuilt(clients, warm=1)
+    if name is None:
+        return
+    await _begin(clients, new, name)
+    status, ready = 200, 0 if "PADDOCK_WARM_SANDBOXES" in clients.server.environment else 1
+    while status == 200 and not ready:
+        status, shown = await clients.call("GET", f"/api/templates/{name}")
+        ready = shown.get("ready", 0)
+    if status == 200:
+        await _begin(clients, f"{new}-again", name)
+    Path(clients.server.environment["PADDOCK_TEMPLATES_DIR"], f"{name}.toml").unlink()
+
+
+async def _unbuilt(clients: Clients, warm: int) -> str | None:
+    """A template that was never prepared, with so many sandboxes."""
     status, listed = await clients.call("GET", "/api/templates")
     if status != 200:
-        return
-    name = next(each["name"] for each in listed["items"] if each["state"] == "unbuilt")
-    for session in (new, f"{new}-again"):
-        if await clients.create(session, "low", template=name):
-            clients.sessions[session].files = {"made/seen": {b"seen"}}
+        return None
+    unbuilt = [each for each in listed["items"] if each["state"] == "unbuilt"]
+    return next(str(each["name"]) for each in unbuilt if each["warm"] == warm)
+
+
+async def _begin(clients: Clients, session: str, template: str) -> None:
+    if await clients.create(session, "low", template=template):
+        clients.sessions[session].files = {"made/seen": {b"seen"}}
 
 
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
@@ -234,5 +264,6 @@ SCENARIOS: dict[str, Scenario] = {
     "volume": volume,
     "snapshot": snapshot,
     "fork": fork,
+    "ahead": ahead,
     "template": template,
 }

@@ -14,6 +14,7 @@ from orchestrator.host.link.connection import Connection
 from sandbox_agent.decide.frames import encode, notification, result
 from tests.conftest import BoxFactory
 from tests.support import guard_at_start
+from tests.support.agent_code import AGENT_CODE
 from tests.support.attempts import attempt
 from tests.support.box import PATIENCE, Box, Outcome
 from tests.support.limits import PROGRAM_SECONDS
@@ -205,6 +206,7 @@ async def test_commands_that_are_ended_at_once_end(sandbox_image: str) -> None:
             cap_add=["SETUID", "SETGID"],
             network_mode="none",
             security_opt=["no-new-privileges"],
+            binds=[AGENT_CODE],
         ),
     )
     try:

@@ -22,19 +22,26 @@ KILLS = [
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.VOLUME_MADE),
-    Kill(FaultPoint.SNAPSHOT_FROZEN),
-    Kill(FaultPoint.SNAPSHOT_FORGOTTEN),
-    Kill(FaultPoint.FORK_STARTED),
-    Kill(FaultPoint.TEMPLATE_RAN),
-    Kill(FaultPoint.TEMPLATE_TAKEN),
     Kill(FaultPoint.START_SWEPT),
 ]
 
+# Every step of what copies workspaces.
+COPIES = [
+    Kill(point)
+    for point in FaultPoint
+    if point.partition(".")[0] in ("snapshot", "fork", "template")
+]
+
+AHEAD = [Kill(FaultPoint.AHEAD_FILLED), Kill(FaultPoint.AHEAD_TAKEN)]
 
 SUSPENSIONS = [Kill(FaultPoint.SUSPEND_RECORDED), Kill(FaultPoint.RESTORE_STARTED)]
 
 
-@pytest.mark.parametrize("kills", [KILLS, SUSPENSIONS], ids=["operations", "suspensions"])
+@pytest.mark.parametrize(
+    "kills",
+    [KILLS, COPIES, AHEAD, SUSPENSIONS],
+    ids=["operations", "copies", "ahead", "suspensions"],
+)
 async def test_a_short_run_loses_and_leaves_nothing(
     tmp_path: Path, sandbox_image: str, kills: list[Kill]
 ) -> None:

@@ -1,7 +1,5 @@
 """A coding agent as documented: its key outside of the sandbox, its work as a proposal."""
 
-import asyncio
-import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +15,7 @@ from images.builder import build
 from images.recipes import find_recipe
 from tests.support.documents import blocks
 from tests.support.egress import certificate
-from tests.support.limits import PROGRAM_SECONDS
+from tests.support.finished import finished
 from tests.support.readers import reader_environment
 from tests.support.scripted_model import ScriptedModel
 from tests.support.server import ROOT, Server, serving
@@ -89,24 +87,13 @@ async def server(
 
 async def shell(server: Server, directory: Path, script: str) -> str:
     """The output of a reader's commands in that directory."""
-    process = await asyncio.create_subprocess_exec(
+    status, output = await finished(
         *("bash", "-euc", script),
         cwd=directory,
         env=reader_environment(server, directory / "bin"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
     )
-    try:
-        async with asyncio.timeout(PROGRAM_SECONDS):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, 9)
-            await process.communicate()
-    assert process.returncode == 0, output.decode()[-4000:]
-    return output.decode()
+    assert status == 0, output[-4000:]
+    return output
 
 
 def steps(image: str) -> list[str]:

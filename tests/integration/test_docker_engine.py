@@ -21,6 +21,7 @@ from orchestrator.host.engine.base import (
     ContainerState,
     EngineEvent,
     Limits,
+    MountedAgent,
     SandboxSpec,
 )
 from orchestrator.host.engine.docker import DockerEngine
@@ -64,6 +65,7 @@ async def engine(client: docker.APIClient) -> AsyncIterator[DockerEngine]:
 
 @pytest.fixture
 def spec(waiting_image: str, tmp_path: Path) -> SandboxSpec:
+    (agent := tmp_path / "agent").mkdir()
     return SandboxSpec(
         name=f"paddock-{secrets.token_hex(8)}",
         image=waiting_image,
@@ -72,6 +74,7 @@ def spec(waiting_image: str, tmp_path: Path) -> SandboxSpec:
         limits=Limits(cpus=0.5, memory_bytes=64 * MIB, pids=32, tmp_bytes=2 * MIB, shm_bytes=0),
         tmp_exec=False,
         network=None,
+        agent=MountedAgent(str(agent), ("/bin/sh", "-c", "echo started; exec sleep 600")),
     )
 
 

@@ -1,7 +1,5 @@
 """Runs every command and program in the documents as a reader would, on a real server."""
 
-import asyncio
-import os
 import shlex
 import tempfile
 from collections.abc import AsyncIterator
@@ -12,11 +10,12 @@ import pytest_asyncio
 
 from tests.support.documents import Block, blocks, documents
 from tests.support.egress import level_with
+from tests.support.finished import finished
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.readers import reader_environment
 from tests.support.server import ROOT, Server, serving
 
-SECONDS = 300
+SECONDS = 900
 # An endless stream must still run after this time.
 _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}
@@ -131,23 +130,13 @@ async def test_what_it_says_works(
     steps = [_step(path, block, tmp_path, server.url) for block in _runnable(path)]
     script = "\n".join(["set -aeu", f"auth='Authorization: Bearer {server.key}'", *steps])
     script = script.replace(_URL, server.url)
-    process = await asyncio.create_subprocess_exec(
+    status, output = await finished(
         *("bash", "-c", script),
         cwd=tmp_path,
         env={**reader_environment(server, tmp_path / "bin"), "PADDOCK_IMAGE": sandbox_image},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+        seconds=SECONDS,
     )
-    try:
-        async with asyncio.timeout(SECONDS):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, 9)
-            await process.communicate()
-    assert process.returncode == 0, output.decode()[-4000:]
+    assert status == 0, output[-4000:]
 
 
 def _step(path: Path, block: Block, directory: Path, url: str) -> str:

@@ -17,6 +17,7 @@ from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT
 from orchestrator.settings.settings import Settings
 from orchestrator.state.pack import Pack, PackFile
 from orchestrator.work.shells.kept_shell import ShellSettings
+from orchestrator.work.shells.shell_runs import Until
 from paddock.contract.pack_form import ToolClass
 from tests.support.box import PATIENCE, TESTER, Box
 from tests.support.foreign_images import busybox, debian_without_python, imported
@@ -61,7 +62,7 @@ async def test_a_shell_keeps_its_state(plane: ControlPlane, names: dict[str, str
     await plane.kept_shells.create(TESTER, box.session, settings)
 
     async def said(command: str) -> str:
-        answer = await plane.kept_shells.run(TESTER, box.session, "main", command, PATIENCE, None)
+        answer = await plane.kept_shells.run(TESTER, box.session, "main", command, Until(PATIENCE))
         return str(answer.printed.text)
 
     assert "5" in await said("cd /tmp; X=5; echo $X")

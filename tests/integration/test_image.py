@@ -10,8 +10,7 @@ from images import base
 from images.builder import Result, build
 from images.errors import BuildError
 from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT
-from orchestrator.host.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
+from orchestrator.host.engine.base import LABEL_IMAGE, LABEL_INPUTS
 from tests.bench.confinement import confinement_costs
 from tests.bench.reads import manifest_costs
 from tests.support.limits import PROGRAM_SECONDS
@@ -48,21 +47,22 @@ def _shell(client: docker.APIClient, image: Result, script: str) -> str:
     return output
 
 
-def test_labels_say_protocol_and_inputs(client: docker.APIClient, image: Result) -> None:
+def test_labels_say_whose_it_is_and_its_inputs(client: docker.APIClient, image: Result) -> None:
     found = base.inspect(client, image.name)
     assert found is not None
     assert found["Id"] == image.id
     labels = found["Config"]["Labels"]
-    assert labels[LABEL_PROTOCOL] == str(PROTOCOL_VERSION)
+    assert labels[LABEL_IMAGE] == "sandbox"
     assert len(labels[LABEL_INPUTS]) == 64
 
 
-def test_agent_is_what_starts(client: docker.APIClient, image: Result) -> None:
+def test_it_has_no_agent_and_starts_nothing(client: docker.APIClient, image: Result) -> None:
     found = base.inspect(client, image.name)
     assert found is not None
-    assert found["Config"]["Entrypoint"] == ["/usr/bin/python3", "-I", "-S", "/opt/paddock"]
+    assert not found["Config"]["Entrypoint"]
     assert found["Config"]["WorkingDir"] == "/"
     assert found["Config"]["User"] in ("", "0", "root")
+    assert _shell(client, image, "ls -A /opt/paddock") == ""
 
 
 def test_current_image_is_not_built_again(image: Result) -> None:
@@ -105,32 +105,6 @@ def test_a_base_from_a_registry(
 
 def _quiet(_line: str) -> None:
     """Reports nothing."""
-
-
-def test_every_module_of_the_agent_is_compiled(client: docker.APIClient, image: Result) -> None:
-    script = """
-cd /opt/paddock
-test -f __main__.py
-find . -name '*.py' | sort | sed 's/\\.py$//'
-echo --
-find . -name '*.pyc' | sort | sed 's/__pycache__.//; s/\\.cpython-.*$//'
-"""
-    sources, compiled = _shell(client, image, script).split("--\n")
-    assert "./sandbox_agent/decide/protocol\n" in sources
-    assert sorted(compiled.split()) == sorted(sources.split())
-
-
-def test_compiled_modules_are_used_unchecked(client: docker.APIClient, image: Result) -> None:
-    # The flags after the magic number must say: hash-based, and not checked against the source.
-    script = "cd /opt/paddock/sandbox_agent/decide/__pycache__; od -An -tu4 -j4 -N4 protocol.*.pyc"
-    assert _shell(client, image, script).split() == ["1"]
-
-
-def test_agent_belongs_to_root_and_nobody_may_write_it(
-    client: docker.APIClient, image: Result
-) -> None:
-    script = r"find /opt /opt/paddock \( ! -user 0 -o ! -group 0 -o -perm /022 -o ! -perm -444 \)"
-    assert _shell(client, image, script) == ""
 
 
 def test_no_file_gives_privileges(client: docker.APIClient, image: Result) -> None:

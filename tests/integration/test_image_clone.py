@@ -13,6 +13,7 @@ import pytest
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
 from orchestrator.host.workspace import image_clone, mounts
 from orchestrator.host.workspace.disk_image import DRAFT, DiskImages
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
 from tests.support.leaks import devices_below, unmount_all
 
@@ -47,7 +48,7 @@ def test_files_become_another_users_and_stay_so(images: DiskImages, slots: Path)
     data = images.open(slots / "one", UID, 64 * MIB)
     (data / "file").write_text("one")
     os.chown(data / "file", UID, UID)
-    saved = image_clone.save(slots / "one", slots / "saved", nothing)
+    saved = image_clone.save(slots / "one", slots / "saved", nothing, Freezes())
     assert (saved.size, saved.used_bytes > 0, saved.frozen_ms) == (64 * MIB, True, 0.0)
     copy = begun(images, slots / "saved", slots / "two", OTHER)
     for _ in range(2):
@@ -63,7 +64,7 @@ def test_files_become_another_users_and_stay_so(images: DiskImages, slots: Path)
 
 def test_a_mount_that_was_interrupted_is_completed(images: DiskImages, slots: Path) -> None:
     images.open(slots / "one", UID, 64 * MIB)
-    image_clone.save(slots / "one", slots / "saved", nothing)
+    image_clone.save(slots / "one", slots / "saved", nothing, Freezes())
     copy = begun(images, slots / "saved", slots / "two", OTHER)
     images.unmount(slots / "two")
     images.mount(slots / "two")  # as before the id-mapped one takes its place
@@ -102,7 +103,7 @@ def test_a_copy_of_what_is_written_is_of_one_moment(images: DiskImages, slots: P
 
     try:
         assert wrote.wait(60)
-        saved = image_clone.save(slots / "one", slots / "saved", meanwhile)
+        saved = image_clone.save(slots / "one", slots / "saved", meanwhile, Freezes())
     finally:
         stop.set()
         writer.join()
@@ -137,7 +138,7 @@ def test_it_is_not_frozen_for_long(
             write(count)
 
     with pytest.raises(ConflictError, match="pause the session"):
-        image_clone.save(slots / "one", slots / "saved", once)
+        image_clone.save(slots / "one", slots / "saved", once, Freezes())
     write(0)  # it would wait for ever
 
 
@@ -165,10 +166,10 @@ def test_a_full_disk_is_told_and_nothing_is_left(images: DiskImages, slots: Path
     kept = slots.parent / "snapshots"
     files = SnapshotFiles(kept, reserve=2**60)
     with pytest.raises(CapacityExhaustedError, match="short of disk space"):
-        files.save("snap-1", slots / "one", nothing)
+        files.save("snap-1", slots / "one", nothing, Freezes())
     assert os.listdir(kept) == []
     with pytest.raises(ConflictError, match="is gone"):
-        SnapshotFiles(kept, 0).save("snap-1", slots / "two", nothing)
+        SnapshotFiles(kept, 0).save("snap-1", slots / "two", nothing, Freezes())
 
 
 def _xfs(directory: Path) -> Path:
@@ -190,7 +191,7 @@ def test_blocks_are_shared_where_the_disk_can(images: DiskImages, tmp_path: Path
         data = images.open(slots / "one", UID, 200 * MIB)
         (data / "large").write_bytes(os.urandom(150 * MIB))
         seen: list[int] = []
-        saved = image_clone.save(slots / "one", top / "saved", seen.append)
+        saved = image_clone.save(slots / "one", top / "saved", seen.append, Freezes())
         assert (saved.method, seen, saved.frozen_ms > 0) == ("reflink", [], True)
         copy = slots / "two"
         copy.mkdir()

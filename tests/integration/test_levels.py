@@ -1,15 +1,10 @@
 """An operator's level in real sandboxes, and sandboxes that can't enforce their level."""
 
-import io
 import re
-import secrets
 import shutil
-import tarfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 
-import docker
 import pytest
 import pytest_asyncio
 
@@ -23,43 +18,21 @@ from orchestrator.ground.errors import (
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.state.requests import NewSession
 from orchestrator.state.terms import Terms
-from tests.support import lesser_agent
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.older_kernels import older_image
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BUILD = Path(__file__).parents[2] / "examples" / "levels" / "build.toml"
-DOCKERFILE = """\
-FROM {image}
-COPY lesser.py /opt/lesser.py
-ENTRYPOINT ["/usr/bin/python3", "-I", "-S", "/opt/lesser.py"]
-"""
 
 
 @pytest.fixture(scope="module")
 def lesser_image(sandbox_image: str) -> Iterator[str]:
-    """The sandbox image with an agent that finds fewer kernel features than the host has."""
-    name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
-    files = {
-        "Dockerfile": DOCKERFILE.format(image=sandbox_image).encode(),
-        "lesser.py": Path(lesser_agent.__file__).read_bytes(),
-    }
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as archive:
-        for path, data in files.items():
-            member = tarfile.TarInfo(path)
-            member.size, member.mode = len(data), 0o644
-            archive.addfile(member, io.BytesIO(data))
-    context.seek(0)
-    with closing(docker.APIClient(version="auto")) as client:
-        said = list(
-            client.build(fileobj=context, custom_context=True, tag=name, rm=True, decode=True)
-        )
-        assert not any("error" in line for line in said), said
-        yield name
-        client.remove_image(name)
+    """The sandbox image with an agent that finds no Landlock, as behind some runtimes."""
+    with older_image(sandbox_image, ("paths",)) as image:
+        yield image
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -228,10 +201,13 @@ async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
 async def test_a_container_tells_what_a_sandbox_has(
     plane: ControlPlane, sandbox_image: str
 ) -> None:
-    kernel = await plane.engine.kernel(sandbox_image, None)
+    image = await plane.engine.image(sandbox_image)
+    assert image is not None
+    agent = await plane.sandboxes.agents.mounted(image)
+    kernel = await plane.engine.kernel(sandbox_image, agent, None)
     assert kernel == (await plane.node.facts()).kernel
     with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
-        await plane.engine.kernel(sandbox_image, "no-such-runtime")
+        await plane.engine.kernel(sandbox_image, agent, "no-such-runtime")
     assert left_behind(plane.settings.state_dir) == NOTHING
 
 

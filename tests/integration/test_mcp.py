@@ -1,5 +1,6 @@
 """The Model Context Protocol with the official client and real sandboxes, over HTTP and stdio."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,14 +10,21 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types import (
+    LoggingMessageNotification,
+    ResourceTemplateReference,
+    ResourceUpdatedNotification,
+)
 
 from paddock import Paddock
 from tests.integration.test_cli import paddock as program
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT, Server, leaving_nothing
 
 
@@ -52,6 +60,49 @@ async def job(client: Client) -> None:
     assert [entry["path"] for entry in listed["items"]] == ["numbers.txt"]
 
 
+class Told:
+    """What a server says without a request."""
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __call__(self, message: Any) -> None:
+        await self._messages.put(message)
+
+    async def next(self, kind: type[Any]) -> Any:
+        """The next notification of that kind."""
+        async with asyncio.timeout(PROGRAM_SECONDS):
+            while True:
+                message = await self._messages.get()
+                if isinstance(message, kind):
+                    return message
+
+
+async def look(client: Client, told: Told) -> None:
+    """Asks for prompts and completions, and is told of changes and events."""
+    prompt = await client.get_prompt("level_rules")
+    assert "permission level is low" in prompt.messages[0].content.text  # type: ignore[union-attr]
+    manual = await client.get_prompt("tool_manual", {"tool": "psql"})
+    assert "psql__" in manual.messages[0].content.text  # type: ignore[union-attr]
+    await called(client, "make_directory", path="src/deep")
+    await called(client, "write_file", path="src/main.py", text="1\n")
+    files = ResourceTemplateReference(type="ref/resource", uri="paddock://files/{+path}")
+    for typed, values in (("s", ["src/"]), ("src/", ["src/deep/", "src/main.py"]), ("x", [])):
+        found = await client.complete(files, {"name": "path", "value": typed})
+        assert found.completion.values == values
+    uri = "paddock://files/src/main.py"
+    await client.subscribe_resource(uri)
+    await called(client, "exec", argv=["touch", "src/main.py"])
+    assert str((await told.next(ResourceUpdatedNotification)).params.uri) == uri
+    (content,) = (await client.read_resource(uri)).contents
+    assert content.text == "1\n"  # type: ignore[union-attr]
+    await client.set_logging_level("warning")
+    await client.call_tool("exec", {"argv": ["rm", "/etc/passwd"]})
+    logged = (await told.next(LoggingMessageNotification)).params
+    assert (logged.level, logged.logger) == ("warning", "command.start")
+    assert logged.data["rule"] == "path-outside-workspace"
+
+
 async def called(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(name, arguments)
     assert not result.is_error, result
@@ -82,6 +133,36 @@ async def test_a_job_over_http_with_a_handle(server: Server) -> None:
         assert [rest[0] for rest in decided if rest[1] == "allow"].count("command.start") == 2
         assert (await session.audit.verify()).ok
         assert b"39" in await session.files.read("numbers.txt")
+
+
+# The client knows a later version, which has other requests for this.
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_what_clients_are_told_over_http(server: Server) -> None:
+    async with Paddock(server.url, server.key) as paddock, AsyncExitStack() as stack:
+        session = await paddock.sessions.create(permission_level="low")
+        stack.push_async_callback(session.close, purge=True)
+        headers = {"Authorization": f"Bearer {session.handle}"}
+        url = f"{server.url}/api/sessions/{session.id}/mcp"
+        told = Told()
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http), message_handler=told) as client,
+        ):
+            await look(client, told)
+
+
+# The client knows a later version, which has other requests for this.
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_what_clients_are_told_over_stdio(server: Server) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "paddock", "mcp", "--level", "low"],
+        env=environment(server),
+        cwd=ROOT,
+    )
+    told = Told()
+    async with Client(stdio_client(parameters), message_handler=told) as client:
+        await look(client, told)
 
 
 async def test_a_job_over_stdio_ends_with_its_session(server: Server, tmp_path: Path) -> None:

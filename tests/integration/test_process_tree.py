@@ -10,6 +10,7 @@ import pytest
 from orchestrator.ground.errors import BusyError
 from tests.conftest import BoxFactory
 from tests.support import guard_without_scopes
+from tests.support.agent_code import AGENT_CODE
 from tests.support.attempts import attempt
 from tests.support.box import Box, ended
 from tests.support.limits import PROGRAM_SECONDS, WAIT_SECONDS
@@ -262,7 +263,7 @@ async def test_without_scopes_a_tree_is_searched_for_or_ended_by_the_agent(
         sandbox_image,
         entrypoint=["python3", "-c", source, DAEMON, how],
         host_config=client.create_host_config(
-            cap_drop=["ALL"], cap_add=["SETUID", "SETGID"], network_mode="none"
+            cap_drop=["ALL"], cap_add=["SETUID", "SETGID"], network_mode="none", binds=[AGENT_CODE]
         ),
     )
     try:

@@ -15,14 +15,17 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import SandboxUnavailableError, ValidationError
 from orchestrator.host.engine import docker_records, docker_spec
 from orchestrator.host.workspace.mounts import MountError
+from orchestrator.operate.checks.inside import looking
 from orchestrator.operate.checks.root_inside import check_root_inside
 from orchestrator.state.pack import Pack
+from paddock import Paddock
 from paddock.contract.pack_form import ToolClass
 from tests.support.box import TESTER, Box
 from tests.support.leaks import left_behind
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.plane import opened
 from tests.support.root_levels import LEVEL, write_root_level
+from tests.support.server import leaving_nothing
 
 LAYERED = "layered"
 LAYER_BYTES = 128 * 1024 * 1024
@@ -200,10 +203,45 @@ async def test_a_pack_is_refused(plane: ControlPlane) -> None:
 
 
 async def test_the_doctor_tries_it(plane: ControlPlane) -> None:
-    checks = await check_root_inside(
-        plane.node.engine, plane.settings, plane.levels.values(), float(PROGRAM_SECONDS)
-    )
+    async with looking(plane.settings, plane.node.engine) as looks:
+        checks = await check_root_inside(
+            plane.node.engine,
+            looks.root_inside,
+            plane.settings,
+            plane.levels.values(),
+            float(PROGRAM_SECONDS),
+        )
     assert [(each.name, each.ok) for each in checks] == [
         ("root inside", True),
         ("writable layer", True),
     ]
+
+
+async def test_over_http_with_shells_cells_and_a_killed_server(
+    sandbox_image: str, tmp_path: Path
+) -> None:
+    """Every way in is root inside; the session survives its server, and nothing is left of it."""
+    write_root_level(tmp_path, f"root_bytes = {LAYER_BYTES}", network="egress")
+    members = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(tmp_path)}
+    async with leaving_nothing(**members) as server:
+        async with Paddock(server.url, server.key) as paddock:
+            session = await paddock.sessions.create(permission_level=LEVEL)
+            shell = await session.shells.create("main")
+            assert (await shell.run("id -u; touch /usr/of-the-shell")).output == "0\n"
+            found = await session.run_code("import os; print(os.getuid(), os.getgroups())")
+            assert found.stdout == "0 []\n"
+            await session.files.write("by-the-api", b"x")
+            done = await session.exec("stat -c %u by-the-api /usr/of-the-shell")
+            assert done.stdout == "0\n0\n"
+            refused = await session.exec("touch /boot/x")
+            assert refused.exit_code != 0
+            levels = await paddock.policies()
+            (shown,) = [each for each in levels.items if each.name == LEVEL]
+            assert (shown.user, shown.root_in_force, shown.root_refused) == ("root", True, None)
+        await server.kill()
+        await server.start()
+        async with Paddock(server.url, server.key) as paddock:
+            again = await paddock.sessions.get(session.id)
+            done = await again.exec("id -u; ls /usr/of-the-shell")
+            assert done.stdout == "0\n/usr/of-the-shell\n"
+            await again.close(purge=True)

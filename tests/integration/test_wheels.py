@@ -106,13 +106,17 @@ def test_the_client_needs_no_more_than_it_declares(client: Installed) -> None:
     assert (done.stdout, done.stderr) == ("theirs\n", "")
     done = client.run(client.python, "-c", "from paddock import Paddock, PaddockSync")
     assert (done.returncode, done.stderr) == (0, "")
-    every = (
-        "import importlib, pkgutil, paddock\n"
-        "for each in pkgutil.walk_packages(paddock.__path__, 'paddock.'):\n"
-        "    each.name.endswith('__main__') or importlib.import_module(each.name)"
-    )
-    done = client.run(client.python, "-c", every)
+    done = client.run(client.python, "-c", _EVERY)
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "paddock.integrations.deepagents deepagents",
+        "paddock.integrations.inspect inspect_ai",
+        "paddock.integrations.llm_sandbox llm_sandbox",
+        "paddock.integrations.mini_swe_agent minisweagent",
+        "paddock.integrations.openai_agents agents",
+        "paddock.integrations.openai_shell agents",
+        "paddock.integrations.inspect",
+    ]
     for arguments in (["--help"], ["tools", "--help"], ["audit", "verify", "--help"]):
         done = client.paddock(*arguments)
         assert (done.returncode, done.stderr, "Usage" in done.stdout) == (0, "", True)
@@ -120,6 +124,19 @@ def test_the_client_needs_no_more_than_it_declares(client: Installed) -> None:
     assert version == ["paddock", client.run(client.python, "-c", _VERSIONS).stdout.split()[0]]
 
 
+# The integrations that miss their frameworks, and the one that Inspect finds by itself.
+_EVERY = """
+import importlib, pkgutil, paddock
+from importlib.metadata import entry_points
+for each in pkgutil.walk_packages(paddock.__path__, 'paddock.'):
+    if each.name.endswith('__main__'):
+        continue
+    try:
+        importlib.import_module(each.name)
+    except ModuleNotFoundError as error:
+        print(each.name, error.name)
+print(*(each.value for each in entry_points(group='inspect_ai')))
+"""
 _VERSIONS = """
 from importlib.metadata import distributions
 print(*(each.version for each in distributions() if each.name.startswith("paddock")))

@@ -113,6 +113,7 @@ async def test_the_engine_used_it(new_box: BoxFactory, level: str) -> None:
     runtimes = box.plane.runtimes
     assert runtimes.found["crun"] == found.link.hello.kernel == box.plane.node.kernel
     assert (await box.run("pwd")).stdout == "/workspace\n"
+    assert "ro" in mount_options(box.agent())["/opt/paddock"]
     await box.close()
 
 

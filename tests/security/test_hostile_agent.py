@@ -248,7 +248,7 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
     impostor = await host.dial()
     await impostor.send(hello(protocol=version))
     answer = await impostor.receive()
-    assert "rebuild the image" in answer["error"]["message"]
+    assert "another version started the sandbox" in answer["error"]["message"]
     assert await impostor.hung_up_on()
     with pytest.raises(SandboxUnavailableError, match="speaks protocol"):
         await host.link.wait_connected(PATIENCE)

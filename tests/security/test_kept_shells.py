@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.work.shells.kept_shell import ShellSettings, Why
-from orchestrator.work.shells.shell_runs import RunAnswer
+from orchestrator.work.shells.shell_runs import RunAnswer, Until
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 
@@ -65,7 +65,7 @@ async def shell(box: Box) -> AsyncIterator[str]:
 
 
 async def run(box: Box, shell: str, command: str, seconds: float = SECONDS) -> RunAnswer:
-    return await box.plane.kept_shells.run(TESTER, box.session, shell, command, seconds, None)
+    return await box.plane.kept_shells.run(TESTER, box.session, shell, command, Until(seconds))
 
 
 async def test_no_output_ends_a_command(box: Box, shell: str) -> None:

@@ -115,9 +115,11 @@ class FakeAgent:
         self.links: dict[str, str] = {}
         # By path: the times that were given.
         self.modified: dict[str, int] = {}
-        # Those that an archive named.
+        # Those that are known: an archive named them.
         self.directories: set[str] = set()
         self.ports = FakePorts()
+        # By path: the attributes of files that have some.
+        self.attributes: dict[str, dict[str, str]] = {}
         # What watches tell next, and whether that is all.
         self.changes: list[Message] = []
         self.changed = asyncio.Event()
@@ -379,6 +381,8 @@ class FakeAgent:
         if mode == "pack":
             content[:], told["summary"] = packed(path, params["format"], self._entries())
             self.emit("file.pack", args={"path": path}, result={"files": len(self.files)})
+        if mode == "write":
+            self.attributes[path] = params.get("attributes") or {}
         if params.get("permissions") is not None:
             self.permissions[path] = params["permissions"]
         if params.get("modified") is not None:
@@ -490,10 +494,20 @@ class FakeAgent:
     async def _on_file_stat(self, params: Message) -> Message:
         path = params["path"]
         known = self.files.get(path)
+        if path in self.directories:
+            self.emit("file.stat", args={"path": path})
+            return {
+                **{"path": path, "type": "directory", "size": 0, "mode": 0o755},
+                **{"modified": 1.5, "version": version_of(b"")},
+            }
         self.emit("file.stat", args={"path": path}, error=None if known else "not found")
         if known is None:
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
-        facts = {"mode": self.permissions.get(path, 0o644), "modified": 1.5}
+        facts: Message = {"mode": self.permissions.get(path, 0o644), "modified": 1.5}
+        prefix = params.get("attributes")
+        if prefix is not None:
+            named = self.attributes.get(path, {}).items()
+            facts["attributes"] = {name.removeprefix(prefix): value for name, value in named}
         return {"path": path, "type": "file", "size": len(known), **facts} | {
             "version": version_of(known)
         }
@@ -548,7 +562,7 @@ class FakeAgent:
     async def _on_file_changes(self, params: Message) -> Message:
         if params["stream"] not in self._streams:
             raise AgentRefusalError("conflict", f"file stream {params['stream']} is closed")
-        if not self.changes:
+        if not self.changes and params["wait_ms"]:
             await self.changed.wait()
             self.changed.clear()
         told, self.changes = self.changes, []

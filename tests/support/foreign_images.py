@@ -1,11 +1,12 @@
 """Images that have nothing of Paddock's, made here without a registry."""
 
 import io
+import re
 import secrets
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -28,6 +29,14 @@ APPLETS = (
     "sleep",
     "touch",
 )
+
+# Of /bin in an unmerged Debian, besides those above.
+OLD_PROGRAMS = ("bash", "cp", "date", "dash", "mv", "pwd", "rm", "stat", "uname")
+_OLD_LIBRARIES = (
+    r"(ld|lib(?:c|m|dl|rt|pthread|resolv|util|nsl|anl|nss_[a-z]+))(?:-linux[a-z0-9_-]*)?[.]so[.]\d+"
+)
+# The members of an archive that take the place of one.
+Place = Callable[[tarfile.TarInfo], Iterable[tarfile.TarInfo]]
 
 
 class Root:
@@ -106,8 +115,11 @@ def musl(directory: Path) -> Root:
     return root
 
 
-def debian_without_python(image: str) -> bytes:
-    """The root of that image without Python and Paddock's files, as a tar archive."""
+def debian_without_python(image: str, place: Place | None = None) -> bytes:
+    """The root of that image without Python and Paddock's files, as a tar archive.
+
+    `place` says where each file is; None: where it was.
+    """
     with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         made = client.create_container(image, ["/none"])
         try:
@@ -122,8 +134,39 @@ def debian_without_python(image: str) -> bytes:
         for member in source:
             if "python" not in member.name and not member.name.startswith(("opt", "dev/")):
                 content = source.extractfile(member) if member.isreg() else None
-                target.addfile(member, content)
+                for each in [member] if place is None else place(member):
+                    target.addfile(each, content if each is member else None)
     return kept.getvalue()
+
+
+def unmerged(member: tarfile.TarInfo) -> Iterable[tarfile.TarInfo]:
+    """As before /usr was merged: libraries, shells and coreutils are in /lib and /bin."""
+    name = member.name
+    if name in ("bin", "sbin", "lib", "lib64"):
+        return ()  # links into /usr
+    if name == "etc/ld.so.cache":
+        return ()  # it names the other places
+    library = re.fullmatch(r"usr/(lib(?:64)?/(?:[^/]+-linux-gnu/)?[^/]+[.]so(?:[.][0-9.]+)?)", name)
+    program = re.fullmatch(r"usr/(bin/[^/]+)", name)
+    if library is not None:
+        member.name = library[1]
+    elif program is not None and program[1].rpartition("/")[2] in (*APPLETS, *OLD_PROGRAMS):
+        member.name = program[1]
+    return (member,)
+
+
+def glibc_2_31(member: tarfile.TarInfo) -> Iterable[tarfile.TarInfo]:
+    """As glibc 2.31 has them: `libc.so.6` and the like are links to `libc-2.31.so`."""
+    if member.name == "etc/ld.so.cache":
+        return ()
+    folder, _, name = member.name.rpartition("/")
+    found = re.fullmatch(_OLD_LIBRARIES, name)
+    if found is None or not member.isreg() or not folder.startswith("usr/lib/"):
+        return (member,)
+    link = tarfile.TarInfo(member.name)
+    link.type, link.linkname = tarfile.SYMTYPE, f"{found[1]}-2.31.so"
+    member.name = f"{folder}/{link.linkname}"
+    return member, link
 
 
 @contextmanager

@@ -1,14 +1,12 @@
 """The runtimes of JavaScript under which the client is tested, and running them."""
 
-import asyncio
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from scripts.npm_package import SOURCE
-from tests.support.limits import PROGRAM_SECONDS
+from tests.support.finished import finished
 from tests.support.server import ROOT
 
 _INSTALLED = SOURCE / "runtimes" / "node_modules"
@@ -55,21 +53,5 @@ def names(runtimes: tuple[Runtime, ...] = RUNTIMES) -> Iterator[str]:
 
 async def run_program(package: Path, *command: str, **environment: str) -> tuple[int, str]:
     """The exit status of a program in the package's folder, and what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=package,
-        env={**os.environ, **_QUIET, "OPENAPI": str(ROOT / "docs" / "openapi.json"), **environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(PROGRAM_SECONDS):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    environment = {"OPENAPI": str(ROOT / "docs" / "openapi.json"), **environment}
+    return await finished(*command, cwd=package, env={**os.environ, **_QUIET, **environment})

@@ -6,7 +6,7 @@ import os
 import random
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
 from orchestrator.record.audit.verification import verify
 from orchestrator.sandbox.egress.resolver import Resolver
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.settings.groups.capacity import FIRST_UID
 from orchestrator.settings.settings import Settings
 from tests.support.box import TESTER
@@ -83,13 +84,10 @@ async def clear(plane: ControlPlane) -> None:
     """Closes every session and purges every workspace; checks that nothing of a session is left."""
     for session in plane.sessions.finder.list(TESTER):
         await plane.sessions.close(TESTER, session, purge=False)
+    await until(lambda: _rests(plane.pool))
     await plane.pool.close()
     await _assert_whole(plane)
-    state_dir = plane.settings.state_dir
-    # The engine may still be making the container of a start that was cancelled, and removes it.
-    with suppress(TimeoutError):
-        await until(lambda: left_behind(state_dir) == NOTHING)
-    assert left_behind(state_dir) == NOTHING
+    assert left_behind(plane.settings.state_dir) == NOTHING
     for shown in await plane.volumes.page(None, ("", ""), 1000):
         await plane.volumes.remove(TESTER, shown.volume.owner, shown.volume.name)
     for kept in await plane.named_snapshots.page(None, None, ("", ""), 1000):
@@ -97,6 +95,11 @@ async def clear(plane: ControlPlane) -> None:
     assert not any(plane.settings.snapshots_path.glob("*"))
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
+
+
+def _rests(pool: WarmPool) -> bool:
+    """Whether the pool starts nothing: the container of a cancelled start is removed later."""
+    return not pool.runs or not (pool._rounds._under_way or pool._changed.is_set())
 
 
 async def readiness(plane: ControlPlane) -> dict[str, Check]:

@@ -1,7 +1,7 @@
 """Programs that listen on a port, and clients of the previews' origin."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -9,6 +9,7 @@ from aiohttp import ClientResponse, ClientSession, DummyCookieJar, web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
+from api.compat.enabled import ServedPorts
 from api.previews.app import create_preview_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
@@ -53,10 +54,12 @@ class Previews:
 
 @asynccontextmanager
 async def previews(
-    plane: ControlPlane, limits: PortLimits = PORT_LIMITS
+    plane: ControlPlane,
+    limits: PortLimits = PORT_LIMITS,
+    own_ports: Sequence[ServedPorts] = (),
 ) -> AsyncIterator[Previews]:
     """The previews of a control plane, which then knows where they are."""
-    server = TestServer(create_preview_app(plane, "127.0.0.1", limits))
+    server = TestServer(create_preview_app(plane, "127.0.0.1", limits, own_ports))
     await server.start_server(**http_options(plane), shutdown_timeout=0.1)
     try:
         async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client:

@@ -7,6 +7,7 @@ from typing import Any
 from docker import APIClient
 
 from tests.support import reading_program
+from tests.support.agent_code import AGENT_CODE
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.reading_program import UID
 
@@ -24,6 +25,7 @@ def run(client: APIClient, image: str, given: dict[str, Any]) -> dict[str, Any]:
             network_mode="none",
             security_opt=["no-new-privileges"],
             read_only=True,
+            binds=[AGENT_CODE],
             tmpfs={
                 "/workspace": f"exec,uid={UID},gid={UID},mode=0755",
                 "/tmp": "exec,mode=1777",

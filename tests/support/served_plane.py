@@ -12,13 +12,12 @@ from pydantic import SecretStr
 from api.app import create_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.box import TESTER
 from tests.support.fake_agent import Agents
 from tests.support.new_session import new_session
@@ -34,7 +33,7 @@ class ServedPlane:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.agents = Agents()
-        images = {_IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})}
+        images = {_IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"})}
         self._engine = FakeEngine(
             images=images, on_start=self.agents.start, on_stop=self.agents.stop
         )

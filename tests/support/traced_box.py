@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Self
 
 import docker
 
+from tests.support.agent_code import AGENT_CODE
+
 _PROGRAM = Path(__file__).parent / "traced"
 _MODULE = "tests.support.traced"
 # Nothing there takes this long unless it hangs.
@@ -121,7 +123,7 @@ class TracedBox:
                 mem_limit="512m",
                 pids_limit=64,
                 tmpfs={"/workspace": "size=64m,mode=0777,exec"},
-                binds=[f"{folder}:/link:ro", f"{_PROGRAM}:{inner}:ro"],
+                binds=[f"{folder}:/link:ro", f"{_PROGRAM}:{inner}:ro", AGENT_CODE],
             ),
         )["Id"]
         self._client.start(self._container)

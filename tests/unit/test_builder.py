@@ -25,7 +25,7 @@ from images.recipes import (
     recipes,
 )
 from images.site import platform_options
-from orchestrator.host.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.base import LABEL_IMAGE
 from orchestrator.host.engine.image_names import RECIPES
 
 FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16), max_size=5)
@@ -34,8 +34,7 @@ FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16),
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A copy of the image's sources, without leftovers of the interpreter."""
-    for name in ("sandbox", "baseline"):
-        shutil.copytree(ROOT / "images" / name, tmp_path / "images" / name)
+    shutil.copytree(ROOT / "images" / "sandbox", tmp_path / "images" / "sandbox")
     shutil.copytree(
         ROOT / "sandbox_agent",
         tmp_path / "sandbox_agent",
@@ -44,8 +43,8 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _hash(root: Path, base_id: str = "sha256:1") -> str:
-    return input_hash(context_files(root), base_id)
+def _hash(root: Path, base_id: str = "sha256:1", recipe: Recipe = SANDBOX) -> str:
+    return input_hash(context_files(root, recipe), base_id)
 
 
 def test_hash_is_stable(repository: Path) -> None:
@@ -61,9 +60,6 @@ def test_hash_is_stable(repository: Path) -> None:
         "images/sandbox/Dockerfile",
         "images/sandbox/packages",
         "images/sandbox/unused",
-        "images/baseline/sandbox.toml",
-        "sandbox_agent/decide/protocol.py",
-        "sandbox_agent/enforce/__init__.py",
     ],
 )
 def test_hash_follows_every_input(repository: Path, changed: str) -> None:
@@ -74,15 +70,25 @@ def test_hash_follows_every_input(repository: Path, changed: str) -> None:
 
 
 def test_hash_follows_new_removed_and_renamed_sources(repository: Path) -> None:
-    seen = {_hash(repository)}
+    def found() -> str:
+        return _hash(repository, recipe=CONTROL_PLANE)
+
+    seen = {found()}
     added = repository / "sandbox_agent" / "added.py"
     added.touch()
-    seen.add(_hash(repository))
+    seen.add(found())
     added.rename(added.with_name("renamed.py"))
-    seen.add(_hash(repository))
+    seen.add(found())
     (repository / "sandbox_agent" / "decide" / "protocol.py").unlink()
-    seen.add(_hash(repository))
+    seen.add(found())
     assert len(seen) == 4
+
+
+def test_a_change_of_the_agent_needs_no_other_image(repository: Path) -> None:
+    before = _hash(repository)
+    for path in (repository / "sandbox_agent").rglob("*.py"):
+        path.write_text("raise SystemExit\n")
+    assert _hash(repository) == before
 
 
 def test_hash_follows_the_base(repository: Path) -> None:
@@ -90,12 +96,12 @@ def test_hash_follows_the_base(repository: Path) -> None:
 
 
 def test_hash_ignores_what_is_not_a_source(repository: Path) -> None:
-    before = _hash(repository)
+    before = _hash(repository, recipe=CONTROL_PLANE)
     cache = repository / "sandbox_agent" / "__pycache__"
     cache.mkdir()
     (cache / "protocol.cpython-311.pyc").write_bytes(b"compiled")
     (repository / "sandbox_agent" / ".protocol.py.swp").write_bytes(b"an editor's")
-    assert _hash(repository) == before
+    assert _hash(repository, recipe=CONTROL_PLANE) == before
 
 
 @given(FILES, FILES, st.text(max_size=4), st.text(max_size=4))
@@ -136,6 +142,7 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
         "orchestrator/rules/policy/levels/low.toml",
         "orchestrator/ground/store/migrations/0001_core.sql",
         "sandbox_agent/decide/protocol.py",
+        "sandbox_agent/enforce/reads/baseline.toml",
         "images/recipes.py",
     }
     leftovers = {"api/__pycache__/app.cpython-311.pyc", "api/.app.py.swp", "tests/test.py", ".env"}
@@ -146,8 +153,8 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
 
 
 def test_no_client_can_name_the_control_plane_as_a_sandbox() -> None:
-    assert LABEL_PROTOCOL in SANDBOX.labels
-    assert LABEL_PROTOCOL not in CONTROL_PLANE.labels
+    assert LABEL_IMAGE in SANDBOX.labels
+    assert LABEL_IMAGE not in CONTROL_PLANE.labels
 
 
 def test_wheels_are_for_the_engines_machine() -> None:

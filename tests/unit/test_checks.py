@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from orchestrator.ground.check import Check, CheckStatus, failure, healthy, ok, warning
 from orchestrator.ground.store.database import Database
 from orchestrator.host.engine.base import (
+    LABEL_IMAGE,
     LABEL_INPUTS,
     LABEL_PROTOCOL,
     EngineInfo,
@@ -57,10 +58,9 @@ from orchestrator.operate.checks.levels import enforceable, level_checks
 from orchestrator.operate.checks.quota import check_quota, quota_check
 from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
-from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.policy.levels import _PACKAGED, load_levels
 from orchestrator.settings.settings import Settings
 from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, without
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.kernels import FULL_KERNEL, KERNEL_6_1
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
@@ -68,7 +68,7 @@ from tests.support.limits import WAIT_SECONDS
 GIB = 1024**3
 FACTS = Facts(FULL_KERNEL, mounts=True, quota=True)
 INFO = EngineInfo("24.0.7", "2", rootless=False, userns_remap=False)
-IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: "abc"})
+IMAGE = Image("sha256:1", {LABEL_IMAGE: "sandbox", LABEL_INPUTS: "abc"})
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_runtime_of_the_engine() -> None:
         (IMAGE, "abd", "warning"),
         (None, "abc", "failure"),
         (Image("sha256:1", {}), None, "failure"),
-        (Image("sha256:1", {LABEL_PROTOCOL: "0"}), None, "failure"),
+        (Image("sha256:1", {LABEL_PROTOCOL: "0"}), None, "ok"),  # an earlier version built it
     ],
 )
 def test_image(image: Image | None, inputs: str | None, expected: str) -> None:
@@ -163,7 +163,7 @@ def test_image(image: Image | None, inputs: str | None, expected: str) -> None:
 def test_default_images_of_levels() -> None:
     """Those that are missing are built by themselves, or the remedy names the way."""
     dev, own = "paddock/dev:latest", "team/reports:2"
-    current = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
+    current = Image("sha256:1", {LABEL_IMAGE: "sandbox"})
     there = level_images_check({"high": dev}, {dev: current})
     assert (there.status, there.detail) == ("ok", f"high: {dev}")
     missing = level_images_check({"high": dev}, {})
@@ -413,6 +413,29 @@ def test_policy_files(settings: Settings, tmp_path: Path) -> None:
     assert status(check_policy(ours)) == "ok"
     (directory / "low.toml").write_text("commands = 1")
     assert "low.toml" in check_policy(ours).detail
+
+
+def test_sandboxes_that_cannot_wait_for_templates(settings: Settings, tmp_path: Path) -> None:
+    def found(**members: object) -> str:
+        changed = {"templates_dir": tmp_path, "warm_sandboxes": 3, **members}
+        check = check_policy(settings.model_copy(update=changed))
+        return "" if status(check) == "ok" else f"{status(check)}: {check.detail}"
+
+    (tmp_path / "site.toml").write_text('warm = 2\npermission_level = "low"')
+    (tmp_path / "other.toml").write_text("")
+    assert found() == ""
+    assert "have 2 sandboxes wait, and PADDOCK_WARM_SANDBOXES has room for 1" in found(
+        warm_least={"low": 2}
+    )
+    assert found(warm_sandboxes=0).startswith("warning: templates have 2 sandboxes wait")
+    assert "with PADDOCK_RUNTIME" in found(runtime="runsc")
+    levels = tmp_path / "levels"
+    levels.mkdir()
+    own = _PACKAGED.joinpath("low.toml").read_text()
+    (levels / "low.toml").write_text(f'runtime = "crun"\n{own}')
+    assert "template site: sandboxes of level low can't be started ahead" in found(
+        levels_dir=levels
+    )
 
 
 @pytest.mark.parametrize(

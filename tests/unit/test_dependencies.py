@@ -37,20 +37,32 @@ def declared(texts: Iterable[str]) -> dict[str, Requirement]:
 
 # What the benchmark's peers need, in an environment of their own; modules by distribution.
 PEERS = {"llm-sandbox": "llm_sandbox", "swe-rex": "swerex"}
+# What only users of a framework install: its extra and its distribution; its modules.
+FRAMEWORKS = {
+    "inspect": ("inspect-ai", {"inspect_ai"}),
+    "deepagents": ("deepagents", {"deepagents"}),
+    "mini-swe-agent": ("mini-swe-agent", {"minisweagent"}),
+    "openai-agents": ("openai-agents", {"agents"}),
+    "llm-sandbox": ("llm-sandbox", {"llm_sandbox"}),
+}
+# Programs and suites of tests that run where a framework is installed, and nowhere else.
+FOREIGN = ROOT / "tests" / "foreign"
 RUN = declared(PROJECT["dependencies"])
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
 def imported(folders: Iterable[str]) -> set[str]:
     """The installed third-party distributions that the folders' modules import."""
+    foreign = set().union(*(names for _, names in FRAMEWORKS.values()))
     providers = packages_distributions()
     tops = {
         name.partition(".")[0]
         for folder in folders
         for path in modules(folder)
+        if not path.is_relative_to(FOREIGN / "programs")
         for name in source(path).imports
     }
-    others = tops - OURS - sys.stdlib_module_names
+    others = tops - OURS - sys.stdlib_module_names - foreign
     return {canonicalize_name(name) for top in others for name in providers.get(top, [top])}
 
 
@@ -64,6 +76,30 @@ def test_the_client_alone_needs_what_it_declares_and_nothing_else() -> None:
     assert declared(server["dependencies"]).keys() == RUN.keys() | {"paddock"}
     assert client["version"] == server["version"] == PROJECT["version"]
     assert f"paddock=={client['version']}" in server["dependencies"]
+
+
+def test_each_framework_is_an_extra_of_the_client_alone() -> None:
+    client, server = (wheels.project(name)["project"] for name in (wheels.CLIENT, wheels.SERVER))
+    extras = {
+        name: list(declared(wants)) for name, wants in client["optional-dependencies"].items()
+    }
+    assert extras == {name: [wanted] for name, (wanted, _) in FRAMEWORKS.items()}
+    assert client["entry-points"] == {"inspect_ai": {"paddock": "paddock.integrations.inspect"}}
+    assert "optional-dependencies" not in server
+    assert server["entry-points"].keys() == {"paddock.server"}
+
+
+def test_the_environments_of_other_projects_fit_their_extras() -> None:
+    """They have what the client needs, and a version of the framework that its extra allows."""
+    client = wheels.project(wheels.CLIENT)["project"]
+    needs = (FOREIGN / "pins" / "client.txt").read_text().splitlines()
+    assert declared(each for each in needs if not each.startswith("#")) == declared(
+        client["dependencies"]
+    )
+    for extra, (framework, _) in FRAMEWORKS.items():
+        version = locked(f"tests/foreign/pins/{extra}.lock")[framework]
+        (wanted,) = declared(client["optional-dependencies"][extra]).values()
+        assert wanted.specifier.contains(version), extra
 
 
 def test_tests_need_what_is_declared_and_nothing_else() -> None:

@@ -12,6 +12,7 @@ from orchestrator.host.engine.base import (
     Bind,
     ContainerState,
     Limits,
+    MountedAgent,
     Rates,
     SandboxSpec,
 )
@@ -27,6 +28,7 @@ from orchestrator.host.engine.fitness import unfit
 from sandbox_agent.decide.facilities import Kernel
 
 MIB = 2**20
+AGENT = MountedAgent("/state/agents/1", ("/opt/paddock/lib/loader",))
 
 
 def spec(shm_bytes: int = 0, tmp_exec: bool = False, network: str | None = None) -> SandboxSpec:
@@ -43,6 +45,7 @@ def spec(shm_bytes: int = 0, tmp_exec: bool = False, network: str | None = None)
         ),
         tmp_exec=tmp_exec,
         network=network,
+        agent=AGENT,
     )
 
 
@@ -93,9 +96,9 @@ def test_what_a_container_says_of_its_kernel() -> None:
     for said in ("", "7", "-1 1", "7 1 x", "Traceback: no 1"):
         with pytest.raises(EngineUnavailableError, match="could not examine"):
             docker_kernel.parse(said)
-    host = docker_kernel.config("image", "0a1b2c3d", "runsc")["HostConfig"]
+    host = docker_kernel.config("image", "0a1b2c3d", AGENT, "runsc")["HostConfig"]
     assert (host["Runtime"], host["CapDrop"], host["NetworkMode"]) == ("runsc", ["ALL"], "none")
-    assert "Runtime" not in docker_kernel.config("image", "0a1b2c3d", None)["HostConfig"]
+    assert "Runtime" not in docker_kernel.config("image", "0a1b2c3d", AGENT, None)["HostConfig"]
 
 
 def test_rates_of_the_disk_are_the_workspaces() -> None:
@@ -155,6 +158,7 @@ def test_binds_do_not_propagate() -> None:
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in mounts] == [
         ("/state/run", "/run/paddock", True),
         ("/state/workspace", "/workspace", False),
+        ("/state/agents/1", "/opt/paddock", True),
     ]
     assert {m["BindOptions"]["Propagation"] for m in mounts} == {"rprivate"}
 
@@ -163,8 +167,7 @@ def test_labels_carry_the_instance() -> None:
     config = container_config(spec(), "0a1b2c3d")
     assert config["Labels"] == {"paddock.session": "s1", "paddock.instance": "0a1b2c3d"}
     assert config["Image"] == "paddock/sandbox:latest"
-    assert "Cmd" not in config
-    assert "Entrypoint" not in config
+    assert (config["Entrypoint"], config["Cmd"]) == (["/opt/paddock/lib/loader"], [])
 
 
 def test_a_limit_that_the_engine_ignores_is_refused() -> None:

@@ -22,7 +22,7 @@ async def test_the_open_network_has_the_time_out_for_each_of_its_steps(
         may_end.wait(WAIT_SECONDS)
 
     engine = DockerEngine("0a1b2c3d", timeout=0.01, threads=1)
-    monkeypatch.setattr(engine, "_connect", lambda: None)
+    monkeypatch.setattr(engine._calls, "connect", lambda: None)
     monkeypatch.setattr(Bridge, "ensure", hang)
     try:
         with pytest.raises(EngineUnavailableError) as caught:

@@ -6,13 +6,15 @@ from contextlib import aclosing
 import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import ContainerState, Limits, SandboxSpec
+from orchestrator.host.engine.base import ContainerState, Limits, MountedAgent, SandboxSpec
 from orchestrator.host.engine.fake import FakeEngine
+
+AGENT = MountedAgent("/agents/1", ("/agent",))
 
 
 def spec(name: str = "one") -> SandboxSpec:
     limits = Limits(cpus=1, memory_bytes=2**28, pids=64, tmp_bytes=2**24, shm_bytes=0)
-    return SandboxSpec(name, "image", {"paddock.session": "s"}, (), limits, False, None)
+    return SandboxSpec(name, "image", {"paddock.session": "s"}, (), limits, False, None, AGENT)
 
 
 async def test_a_container_lives_and_ends() -> None:

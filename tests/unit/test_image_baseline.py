@@ -4,15 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from images.recipes import BASELINE
-from sandbox_agent.enforce.reads.image_baseline import BaselineError, load
-
-PACKAGED = str(Path(__file__).parents[2] / BASELINE)
+from sandbox_agent.enforce.reads.image_baseline import PACKAGED, BaselineError, load
 
 
 def test_the_packaged_one_is_read() -> None:
     found = load(PACKAGED, "/nonexistent/baseline.toml")
-    assert found.read == ("/etc/python3.11", "/opt/paddock")
+    assert found.read == ("/etc/python3.11", "/opt/paddock/sandbox_agent")
     assert "/proc/self" in found.refused
     assert "/usr" in found.absent
     # What is refused is neither read nor looked for in vain.

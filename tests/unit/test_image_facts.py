@@ -1,21 +1,19 @@
 """What a record of an image says of levels, and how records and copies of the agent are kept."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import Container, ContainerState, Image
+from orchestrator.host.engine.base import Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.policy.levels import Level, load_levels
 from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.images.image_check import examine
 from orchestrator.sandbox.images.image_facts import ImageFacts, facts_of, parse_environment
 from orchestrator.sandbox.images.image_report import level_reports, notes
-from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgents
+from orchestrator.sandbox.images.mounted_agents import MountedAgents
 
 LEVELS = load_levels(None)
 COMMANDS = sorted({name for level in LEVELS.values() for name in level.commands or ()})
@@ -139,49 +137,6 @@ def test_a_broken_record_is_no_record(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     assert checked.of("sha256:1234") is None
     assert checked.named("tool:1") == []
-
-
-async def test_the_agent_is_copied_once_for_each_default_image(tmp_path: Path) -> None:
-    state_dir = tmp_path / "state"
-    images = {"ours": Image("sha256:" + "a" * 64, {})}
-    engine = FakeEngine(images=images)
-    agents = MountedAgents(engine, state_dir, "ours")
-    first = await agents.directory()
-    assert (first / "lib").is_dir()
-    assert await MountedAgents(engine, state_dir, "ours").directory() == first
-    assert engine.calls.count("copy_agent") == 1
-    images["ours"] = Image("sha256:" + "b" * 64, {})
-    assert await agents.directory() != first
-    assert len(list((state_dir / "agents").iterdir())) == 2
-
-
-async def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    engine = FakeEngine(images={"ours": Image("sha256:" + "a" * 64, {})})
-    agents = MountedAgents(engine, tmp_path / "state", "ours")
-    engine.fail_next("copy_agent")
-    with pytest.raises(EngineUnavailableError):
-        await agents.directory()
-    assert list((tmp_path / "state" / "agents").iterdir()) == []
-    assert (await agents.directory()).is_dir()
-
-
-async def test_copies_that_no_container_has_are_removed(tmp_path: Path) -> None:
-    images = {"ours": Image("sha256:" + "a" * 64, {})}
-    engine = FakeEngine(images=images)
-    agents = MountedAgents(engine, tmp_path, "ours")
-    await agents.remove_unused()  # there is nothing yet
-    used = await agents.directory()
-    images["ours"] = Image("sha256:" + "b" * 64, {})
-    current = await agents.directory()
-    left = tmp_path / "agents" / "0123456789abcdef"
-    shutil.copytree(current, left)
-    labels = {LABEL_AGENT: used.name}
-    engine.containers["c"] = Container("c", "paddock-c", labels, ContainerState.RUNNING)
-    await agents.remove_unused()
-    assert set((tmp_path / "agents").iterdir()) == {used, current}
-    del engine.containers["c"]
-    await agents.remove_unused()
-    assert set((tmp_path / "agents").iterdir()) == {current}
 
 
 async def test_an_image_for_another_machine_is_refused(tmp_path: Path) -> None:

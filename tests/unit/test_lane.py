@@ -82,7 +82,7 @@ async def test_stops_find_a_thread_while_many_sandboxes_are_removed(
 
     engine = DockerEngine("0a1b2c3d", timeout=60, threads=2)
     client = Client()
-    monkeypatch.setattr(engine, "_connect", lambda: client)
+    monkeypatch.setattr(engine._calls, "connect", lambda: client)
     monkeypatch.setattr(docker_containers, "remove", remove)
     removals = [asyncio.create_task(engine.remove(str(number))) for number in range(200)]
     await asyncio.sleep(0)

@@ -8,9 +8,9 @@ from orchestrator.work.shells.run_output import HEAD_BYTES, TAIL_BYTES, RunOutpu
 PIECES = st.lists(st.binary(max_size=40), max_size=12)
 
 
-def filled(pieces: list[bytes], text: str | None = None) -> RunOutput:
+def filled(pieces: list[bytes], *texts: str) -> RunOutput:
     output = RunOutput()
-    output.look_for(text)
+    output.look_for(texts)
     for piece in pieces:
         output.add(piece)
     return output
@@ -43,21 +43,27 @@ def test_a_text_is_found_however_it_is_split(
     before: list[bytes], text: str, after: list[bytes]
 ) -> None:
     pieces = [*before, *(bytes([byte]) for byte in text.encode()), *after]
-    assert filled(pieces, text).found
+    assert filled(pieces, text).found == text
     late = filled(pieces)
-    assert not late.found
-    late.look_for(text)
-    assert late.found
+    assert late.found is None
+    late.look_for((text,))
+    assert late.found == text
 
 
 @given(PIECES, st.text(min_size=1, max_size=4))
 def test_only_what_was_printed_is_found(pieces: list[bytes], text: str) -> None:
-    assert filled(pieces, text).found == (text.encode() in b"".join(pieces))
+    assert filled(pieces, text).found == (text if text.encode() in b"".join(pieces) else None)
 
 
 def test_what_an_answer_has_had_is_not_found_again() -> None:
     output = filled([b"name? "], "? ")
-    assert output.found
+    assert output.found == "? "
     output.take()
-    output.look_for("? ")
-    assert not output.found
+    output.look_for(("? ",))
+    assert output.found is None
+
+
+def test_of_several_texts_the_first_that_is_printed_is_found() -> None:
+    output = filled([b"pass", b"word:"], "later", "word", "pass")
+    assert output.found == "pass"
+    assert filled([b"a longer t", b"ext"], "x", "longer text").found == "longer text"

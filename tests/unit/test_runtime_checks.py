@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.base import LABEL_IMAGE, Image, MountedAgent
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.requirements import Facts
 from orchestrator.operate.checks.doctor import run_checks
@@ -16,12 +16,11 @@ from orchestrator.rules.policy import levels
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.settings.settings import Settings
 from sandbox_agent.decide.facilities import Kernel
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.kernels import FULL_KERNEL
 
 LEVELS = load_levels()
 FACTS = Facts(FULL_KERNEL, mounts=True, quota=True)
-IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
+IMAGE = Image("sha256:1", {LABEL_IMAGE: "sandbox"})
 # Nobody waits for a fake engine.
 SECONDS = 60.0
 
@@ -33,12 +32,16 @@ class Runtimes(FakeEngine):
         super().__init__(images={"image": IMAGE, Settings().image: IMAGE})
         self.kernels = kernels
 
-    async def kernel(self, image: str, runtime: str | None) -> Kernel:
+    async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
         """See `Engine.kernel`."""
-        await super().kernel(image, runtime)
+        await super().kernel(image, agent, runtime)
         if runtime not in self.kernels:
             raise EngineUnavailableError(f"the container engine has no runtime {runtime}")
         return self.kernels[runtime]
+
+    async def look(self, runtime: str | None) -> Kernel:
+        """What a sandbox under that runtime finds."""
+        return await self.kernel("image", MountedAgent("/agents/1", ("/agent",)), runtime)
 
 
 async def test_each_runtime_is_examined_once_for_its_levels() -> None:
@@ -49,7 +52,7 @@ async def test_each_runtime_is_examined_once_for_its_levels() -> None:
         *(replace(LEVELS["high"], name=name, runtime="runsc") for name in ("a", "b")),
         replace(LEVELS["high"], name="c", runtime="kata"),
     ]
-    found = await check_runtimes(engine, "image", known, FACTS, SECONDS)
+    found = await check_runtimes(engine.look, known, FACTS, SECONDS)
     assert engine.calls == ["kernel"] * 3
     assert {name: str(each.check.status) for name, each in found.items()} == {
         **{"crun": "ok", "runsc": "ok", "kata": "failure"},
@@ -68,7 +71,7 @@ async def test_a_runtime_that_does_not_answer() -> None:
     engine = Runtimes({"crun": FULL_KERNEL})
     engine.hang_next("kernel")
     (found,) = (
-        await check_runtimes(engine, "image", [replace(LEVELS["low"], runtime="crun")], FACTS, 0.05)
+        await check_runtimes(engine.look, [replace(LEVELS["low"], runtime="crun")], FACTS, 0.05)
     ).values()
     assert found.check.detail == "no answer within 0.05 s"
 

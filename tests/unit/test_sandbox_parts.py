@@ -15,7 +15,13 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Container, ContainerState, Image
+from orchestrator.host.engine.base import (
+    LABEL_IMAGE,
+    Container,
+    ContainerState,
+    Image,
+    MountedAgent,
+)
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.link.listener import Listener
@@ -23,6 +29,7 @@ from orchestrator.host.node.sockets import listening
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.policy.levels import effective_limits, load_levels
 from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgents
 from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
 from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
@@ -35,6 +42,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     QuotaPart,
     WorkspacePart,
 )
+from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
 from orchestrator.sandbox.sandboxes.parts import Plan, Tenancy
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.suitability import Suitability
@@ -45,7 +53,6 @@ from orchestrator.state.family import Family
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode
 from tests.support.kernels import FULL_KERNEL
 
@@ -86,7 +93,7 @@ class Link:
 def engine() -> FakeEngine:
     return FakeEngine(
         images={
-            "ours": Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}),
+            "ours": Image("sha256:1", {LABEL_IMAGE: "sandbox"}),
             "foreign": Image("sha256:2", {}),
         }
     )
@@ -266,6 +273,9 @@ async def test_the_container_has_what_the_parts_offer(engine: FakeEngine, state_
     await part.close(plan)  # there is no container yet
     plan.labels["paddock.network"] = "n"
     plan.network = "n"
+    with pytest.raises(SandboxUnavailableError, match="has no agent"):
+        await part.open(plan)
+    plan.agent = MountedAgent("/state/agents/1", ("/agent",))
     await part.open(plan)
     (container,) = engine.containers.values()
     assert plan.container_id == container.id
@@ -390,3 +400,44 @@ def test_a_link_without_its_directory_leaves_no_socket(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Listener(partial(listening, tmp_path / "none"), cast(Any, None)).open()
     gc.collect()
+
+
+async def test_an_earlier_agent_goes_with_its_last_container(
+    engine: FakeEngine, state_dir: Path
+) -> None:
+    agents = MountedAgents(engine, state_dir, "ours")
+    part = MountedAgentPart(engine, agents, CheckedImages(state_dir))
+    current = await agents.directory()
+    earlier = current.with_name("0123456789abcdef")
+    earlier.mkdir()
+    found = Container("c", "paddock-c", {LABEL_AGENT: earlier.name}, ContainerState.RUNNING)
+    engine.containers["c"] = found
+    adopted, started = plan_of(state_dir), plan_of(state_dir)
+    started.image_id = "sha256:1"
+    await part.adopt(adopted, found)
+    await part.open(started)
+    assert started.labels[LABEL_AGENT] == current.name
+    await part.close(started)
+    assert earlier.exists()
+    await engine.remove("c")
+    await part.close(adopted)
+    assert list(current.parent.iterdir()) == [current]
+
+
+async def test_volumes_of_an_image_of_ours_are_hidden(engine: FakeEngine, state_dir: Path) -> None:
+    labels = {LABEL_IMAGE: "sandbox"}
+    images = {
+        "ours": Image("sha256:1", labels),
+        "data": Image("sha256:2", labels, volumes=("/data", "/workspace")),
+        "bad": Image("sha256:3", labels, volumes=("/etc",)),
+    }
+    engine._images = images
+    agents = MountedAgents(engine, state_dir, "ours")
+    part, plan = MountedAgentPart(engine, agents, CheckedImages(state_dir)), plan_of(state_dir)
+    plan.image_id = "sha256:2"
+    await part.open(plan)
+    assert plan.agent is not None
+    assert plan.agent.hidden == ("/data",)
+    plan.image_id = "sha256:3"
+    with pytest.raises(ValidationError, match="declares the volume /etc"):
+        await part.open(plan)

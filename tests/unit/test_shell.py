@@ -15,6 +15,7 @@ from orchestrator.work.terminals.viewers import Size
 from sandbox_agent.decide.escapes import Span
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.redaction import Redactor, Window
+from tests.support.limits import WAIT_SECONDS
 
 SIZE = Size(80, 24)
 ENDED = {"exit_code": 0, "signal": None, "reason": None}
@@ -147,3 +148,30 @@ async def test_reading_is_stopped_when_the_end_is_known() -> None:
         patched.setattr("orchestrator.work.terminals.shell._SETTLE_SECONDS", 0.01)
         await shell.stop_reading()
     assert reading.cancelled()
+
+
+async def test_who_reads_the_end_may_wait_for_who_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orchestrator.work.terminals.shell._SETTLE_SECONDS", 1e6)
+    going = asyncio.Event()
+
+    class Slow(Link):
+        async def request(self, method: str, params: Message, timeout: float = 40.0) -> Message:
+            await going.wait()
+            return await super().request(method, params, timeout)
+
+    shell, _ = new(Slow(b"one"))
+    stopping: asyncio.Task[None]
+
+    async def tend() -> None:
+        await shell.follow(60)
+        await stopping
+
+    tending = asyncio.create_task(tend())
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(shell.stop_reading())
+    await asyncio.sleep(0)
+    going.set()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await tending

@@ -21,6 +21,16 @@ from tests.support.sources import ROOT, circles, examined, graph, modules, sourc
 PURE_AGENT = "sandbox_agent.decide"
 # aiohttp's URLs come from yarl; typing_extensions serves type checkers.
 CLIENT_NEEDS = {"aiohttp", "pydantic", "yarl", "typing_extensions"}
+# Modules of frameworks, by the module of ours that may import them.
+FRAMEWORKS = {
+    "deepagents": {"deepagents"},
+    "inspect": {"inspect_ai"},
+    "llm_sandbox": {"llm_sandbox"},
+    "mini_swe_agent": {"minisweagent"},
+    "openai_agents": {"agents"},
+    "openai_shell": {"agents"},
+    "refusals": set[str](),
+}
 ALLOWED = {
     "sandbox_agent": {"sandbox_agent"},
     "paddock": {"paddock"},
@@ -41,6 +51,7 @@ API_FLOORS = (
     "catalog",
     "openapi",
     "http",
+    "compat",
     "console",
     "previews",
     "log",
@@ -86,6 +97,7 @@ FLOORS = {
         "audit",
         "connect",
         "client",
+        "integrations",
         "app",
         "cli",
         "__main__",
@@ -122,7 +134,6 @@ MOST_LINES = 330
 # Modules of one idea that is longer.
 LONG = {
     "orchestrator/ground/events.py",
-    "orchestrator/host/engine/docker.py",
     "sandbox_agent/enforce/reads/opener.py",
     "sandbox_agent/pty/terminal.py",
     "sandbox_agent/run/executor.py",
@@ -212,6 +223,26 @@ def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
             known = top in sys.stdlib_module_names or top in CLIENT_NEEDS
             ours = name.startswith(("paddock.client", "paddock.connect", "paddock.contract"))
             assert known or ours, f"{path} imports {name}"
+
+
+def test_each_integration_needs_the_client_and_its_framework() -> None:
+    """Nothing else imports a framework, so that none has to be installed."""
+    folder = ROOT / "paddock" / "integrations"
+    assert {path.stem for path in folder.glob("*.py")} == {*FRAMEWORKS, "__init__"}
+    all_of_them = set().union(*FRAMEWORKS.values())
+    for path in modules("paddock"):
+        own = path.is_relative_to(folder)
+        for name in source(path).imports:
+            top = name.partition(".")[0]
+            if top in all_of_them:
+                assert own, f"{path} imports {name}"
+                assert top in FRAMEWORKS[path.stem], f"{path} imports {name}"
+            elif own and path.stem != "__init__":
+                ours = name.startswith(
+                    ("paddock.client", "paddock.contract", "paddock.integrations")
+                )
+                known = top in sys.stdlib_module_names or top == "pydantic"
+                assert known or ours, f"{path} imports {name}"
 
 
 def test_the_client_has_the_models_of_the_contract() -> None:

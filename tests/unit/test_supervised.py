@@ -17,6 +17,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate.hooks.hook_deliveries import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
@@ -39,6 +40,7 @@ ROUNDS = {
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
+    TaskName.WARM_TEMPLATES: (WarmTemplates, "_round"),
     TaskName.USAGE: (UsageHistory, "sample"),
     TaskName.HOOKS: (HookDeliveries, "_round"),
 }

@@ -24,6 +24,7 @@ wall_timeout = 7200
 tools = ["psql"]
 policy = "SAFE_EDIT"
 setup = ["mkdir build", "make | tail"]
+warm = 3
 
 [env]
 TZ = "UTC"
@@ -57,6 +58,7 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
     assert (template.permission_level, template.policy) == ("high", "SAFE_EDIT")
     assert (template.env, template.limits) == ({"TZ": "UTC"}, {"memory_bytes": 134_217_728})
     assert (template.budget, template.tools) == ({"commands": 100}, ("psql",))
+    assert template.warm == 3
     assert template.egress is not None
     assert template.egress["allow"][0]["host"] == "example.org"
 
@@ -79,6 +81,8 @@ def test_an_empty_file_is_a_template_of_defaults(tmp_path: Path) -> None:
         ('[env]\n"A B" = ""', "must match"),
         ("[limits]\ncores = 1", ":2: limits.cores: is not a known field"),
         ("[budget]\ncommands = 0", ":2: budget.commands: must be greater"),
+        ("warm = -1", ":1: warm: must be greater"),
+        ("warm = 101", ":1: warm: must be less"),
         ("idle_timeout = 0", ":1: idle_timeout: must be greater"),
         ('permission_level = "High"', ":1: permission_level: must match"),
         ('[egress]\nallow = [{host = "a b"}]', ": egress"),

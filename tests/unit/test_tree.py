@@ -32,6 +32,7 @@ class Sayings:
         self.meter = Meter()
         self.searches = self.closed = False
         self.killed = False
+        self.told_stopping = 0
         self.orders: list[bytes] = []
         self._messages = [*messages, b""]
 
@@ -46,6 +47,9 @@ class Sayings:
 
     def refused(self, _path: str, *, changed: bool) -> None:
         pass
+
+    def stopping(self) -> None:
+        self.told_stopping += 1
 
     def order(self, kind: bytes) -> bool:
         self.orders.append(kind)
@@ -158,6 +162,23 @@ def test_why_it_was_cancelled_stays_the_reason() -> None:
     made._on_guard()
     assert made.result()["reason"] == "timeout"
     assert made.lost
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (lambda made: made.cancel("timeout"), 1),
+        (lambda made: made.kill("budget"), 1),
+        (lambda made: made.kill(), 0),
+    ],
+)
+def test_what_is_ended_is_told_before_its_signal(end: Callable[[Tree], object], told: int) -> None:
+    """Not what outlives its first process: that is no stop."""
+    guard = Sayings()
+    made = Tree(Loop(), cast(Guard, guard), "c1", PLAN, Pipes(0, 1, 2), lambda: None, lambda: None)
+    end(made)
+    assert (guard.told_stopping, len(guard.orders)) == (told, 1)
+    made.drop()
 
 
 NUMBERS = st.integers(0, 2**64)

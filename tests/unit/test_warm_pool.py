@@ -413,7 +413,7 @@ async def test_a_missing_default_image_stops_no_other() -> None:
             raise EngineUnavailableError("no such image")
         return "sha256:1"
 
-    host.pool._find_image = find
+    host.pool._images._find = find
     host.run()
     host.pool.take(replace(host.shape("high"), image="another"), "a")
     await host.settled()
@@ -575,3 +575,55 @@ class Pools(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_no_sandbox_has_two_sessions_and_none_is_left() -> None:
     run_state_machine_as_test(Pools)
+
+
+def files_shape(host: Host, level: str, files: str) -> Shape:
+    shape = host.shape(level)
+    return shape.beginning_as(files, replace(shape.limits, pids=30))
+
+
+async def test_sandboxes_wait_for_sessions_that_begin_as_a_snapshot() -> None:
+    host = Host(warm_sandboxes=4, warm_least={"low": 1})
+    host.run()
+    first, second = files_shape(host, "low", "snap-1"), files_shape(host, "low", "snap-2")
+    # What no level's share takes is for the first ones.
+    assert host.pool.keep({first: 2, second: 5}) == {first: 2, second: 1}
+    await host.settled()
+    assert Counter(host.pool.shapes) == {host.shape("low"): 1, first: 2, second: 1}
+    taken = host.pool.take(first, "a")
+    assert taken is not None
+    assert taken.shape.limits.pids == 30
+    host.pool.taken_over(taken, "a")
+    await host.settled()
+    assert Counter(host.pool.shapes)[first] == 2
+    assert host.pool.take(files_shape(host, "low", "snap-3"), "a") is None
+    host.pool.keep({second: 1})
+    await host.settled()
+    assert Counter(host.pool.shapes) == {host.shape("low"): 1, second: 1}
+    await host.pool.close()
+
+
+async def test_those_of_an_earlier_level_or_image_do_not_wait() -> None:
+    host = Host(warm_sandboxes=2)
+    host.run()
+    shape = files_shape(host, "low", "snap-1")
+    host.pool.keep({shape: 2})
+    await host.settled()
+    assert host.pool.shapes == [shape, shape]
+    host.levels.replace({**host.levels, "low": replace(host.levels["low"], sha256="0")})
+    await host.settled()
+    assert host.pool.shapes == []
+    newer = files_shape(host, "low", "snap-1")
+    host.pool.keep({newer: 1})
+    await host.settled()
+    assert host.pool.shapes == [newer]
+    host.image = "sha256:other"
+    host.pool.image_changed(host.settings.image, host.image)
+    await host.settled()
+    assert host.pool.shapes == []
+    await host.pool.close()
+
+
+async def test_where_nothing_waits_nothing_is_kept() -> None:
+    host = Host(warm_sandboxes=0)
+    assert not host.pool.keep({files_shape(host, "low", "snap-1"): 1})

@@ -55,7 +55,15 @@ def test_where_it_may_be(path: str) -> None:
     "path",
     [
         *("", "/", "home", "./home", "//home/user", "/home/user/", "/home/../etc", "/home/./user"),
-        *("/etc", "/usr/local/work", "/tmp/x", "/root", "/run/paddock", "/proc/1", "/opt/paddock"),
+        *(
+            "/etc",
+            "/usr/local/work",
+            "/tmp/x",
+            "/root/x",
+            "/run/paddock",
+            "/proc/1",
+            "/opt/paddock",
+        ),
         *("/workspace/sub", "/.hidden", "/a b", "/é", "/a\0b", "/a\nb", f"/{'a' * 256}"),
     ],
 )

@@ -5,7 +5,7 @@ not answer. Methods that remove something succeed if it is already gone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,7 @@ from sandbox_agent.decide.facilities import Kernel
 LABEL_INSTANCE = "paddock.instance"
 LABEL_SESSION = "paddock.session"
 LABEL_PROTOCOL = "paddock.protocol"
+LABEL_IMAGE = "paddock.image"
 LABEL_INPUTS = "paddock.inputs"
 
 
@@ -76,10 +77,9 @@ NO_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class MountedAgent:
-    """The agent for an image that has none: the host's directory, and the words that start it.
+    """The agent of a container: the host's directory, and the words that start it.
 
-    `unset` are the variables that the image would give to its process, and `hidden` the image's own
-    volumes.
+    `unset` are variables that the image would give to it, and `hidden` the image's own volumes.
     """
 
     directory: str
@@ -99,10 +99,10 @@ class SandboxSpec:
     limits: Limits
     tmp_exec: bool
     network: str | None  # a network's name; None: no network at all
+    agent: MountedAgent
     runtime: str | None = None  # None: the engine's default
     rates: Rates = NO_RATES
     disk: str | None = None  # the workspace's device, a path in /dev, to which its rates apply
-    agent: MountedAgent | None = None  # None: the image's own
     namespaces: bool = False  # the agent may make and enter user namespaces
 
 
@@ -143,6 +143,11 @@ class Image:
     environment: tuple[str, ...] = ()  # NAME=value, as a container of it would have them
     volumes: tuple[str, ...] = ()  # its own mount points
     layers: tuple[str, ...] = ()  # directories of the host, the uppermost first; if it tells
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is Paddock's, or made from one: earlier ones name their agent's protocol."""
+        return LABEL_IMAGE in self.labels or LABEL_PROTOCOL in self.labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,21 +213,21 @@ class Engine(ABC):
         """Those of the named images that this engine has, by the given names."""
 
     @abstractmethod
-    async def kernel(self, image: str, runtime: str | None) -> Kernel:
+    async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
         """The confinement features in a sandbox of that image and runtime (None: the default).
 
         Starts a container to find out.
         """
 
     @abstractmethod
-    async def root_inside(self, image: str, runtime: str | None) -> str | None:
+    async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:
         """Why commands in such a container can't be root inside; None: they can. Starts one."""
 
     @abstractmethod
-    async def copy_agent(self, image: str, target: str) -> None:
-        """Fills an empty directory with that image's agent and an interpreter for it.
+    async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:
+        """Fills an empty directory of the host with the agent, and that image's interpreter.
 
-        Raises: EngineUnavailableError, also for an image that has no agent.
+        `code` are the agent's files by their names. Raises: EngineUnavailableError; OSError.
         """
 
     @abstractmethod

@@ -7,26 +7,19 @@ from typing import Any
 import docker
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE
-from orchestrator.host.engine.docker_spec import log_config, security_options, unknown_runtime
+from orchestrator.host.engine.base import LABEL_INSTANCE, MountedAgent
+from orchestrator.host.engine.docker_spec import (
+    agent_mounts,
+    log_config,
+    overridden,
+    security_options,
+    unknown_runtime,
+)
 from sandbox_agent.decide.facilities import Kernel
+from sandbox_agent.decide.mounted_agent import PYTHON, ROOT_INSIDE, script
 
 SECONDS = 20
 _IPV6 = Path("/proc/sys/net/ipv6")
-# The image's own agent examines it.
-_SCRIPT = """
-import sys
-sys.path.insert(0, "/opt/paddock")
-from sandbox_agent.enforce import kernel
-print(*map(int, kernel.probe()))
-"""
-# What the agent and a guard do for commands that are root inside; it prints why they can't.
-_ROOT_SCRIPT = """
-import os, sys
-sys.path.insert(0, "/opt/paddock")
-from sandbox_agent.enforce.root_inside import namespace
-print(namespace.refusal(65534) or "")
-"""
 
 
 def has_ipv6() -> bool:
@@ -34,28 +27,31 @@ def has_ipv6() -> bool:
     return _IPV6.is_dir()
 
 
-def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> Kernel:
+def look(
+    client: docker.APIClient, instance: str, image: str, agent: MountedAgent, runtime: str | None
+) -> Kernel:
     """Runs a container to find out, and removes it.
 
     Raises: EngineUnavailableError; docker's errors.
     """
-    return parse(_said(client, config(image, instance, runtime), runtime))
+    return parse(_said(client, config(image, instance, agent, runtime), runtime))
 
 
 def root_inside(
-    client: docker.APIClient, instance: str, image: str, runtime: str | None
+    client: docker.APIClient, instance: str, image: str, agent: MountedAgent, runtime: str | None
 ) -> str | None:
     """Why commands in such a container can't be root inside; None if they can.
 
     Raises: EngineUnavailableError; docker's errors.
     """
-    wanted = config(image, instance, runtime)
-    wanted["Entrypoint"][-1] = _ROOT_SCRIPT
+    wanted = config(image, instance, agent, runtime)
+    wanted["Entrypoint"] = [*PYTHON, *script("sandbox_agent.enforce.root_inside.namespace")]
     wanted["HostConfig"] |= {
         "CapAdd": ["SETUID", "SETGID"],
         "SecurityOpt": security_options(namespaces=True),
     }
-    return _said(client, wanted, runtime) or None
+    said = _said(client, wanted, runtime)
+    return None if said == ROOT_INSIDE else said or "its container said nothing"
 
 
 def _said(client: docker.APIClient, config: dict[str, Any], runtime: str | None) -> str:
@@ -85,18 +81,19 @@ def parse(said: str) -> Kernel:
     return Kernel(landlock, *map(bool, others))
 
 
-def config(image: str, instance: str, runtime: str | None) -> dict[str, Any]:
+def config(image: str, instance: str, agent: MountedAgent, runtime: str | None) -> dict[str, Any]:
     """The container's configuration: confined like a sandbox."""
     return {
+        **overridden(agent),
         "Image": image,
-        "Entrypoint": ["/usr/bin/python3", "-I", "-S", "-c", _SCRIPT],
-        "Cmd": [],
+        "Entrypoint": [*PYTHON, *script("sandbox_agent.enforce.kernel")],
         "Labels": {LABEL_INSTANCE: instance},
         "HostConfig": {
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
+            "Mounts": agent_mounts(agent),
             "Memory": 128 * 2**20,
             "PidsLimit": 32,
             "RestartPolicy": {"Name": "no"},

@@ -26,12 +26,12 @@ _UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
 def container_config(spec: SandboxSpec, instance: str, *, ipv6: bool = False) -> dict[str, Any]:
-    """The body of `POST /containers/create`; the entry point is the image's agent or the mounted.
+    """The body of `POST /containers/create`; the entry point is the mounted agent.
 
     `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1.
     """
     return {
-        **(overridden(spec.agent) if spec.agent else {}),
+        **overridden(spec.agent),
         "Image": spec.image,
         "Hostname": HOST_NAME,
         "Labels": {**spec.labels, LABEL_INSTANCE: instance},
@@ -55,7 +55,7 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
         "Mounts": [
             terminals(),
             *(_mount(bind) for bind in spec.binds),
-            *(agent_mounts(spec.agent) if spec.agent else ()),
+            *agent_mounts(spec.agent),
         ],
         "MaskedPaths": list(HIDDEN),
         "Sysctls": {**kernel_objects(spec.limits), **(_IPV6_LOOPBACK if ipv6 else {})},

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,8 @@ class FakeEngine(Engine):
         await self._enter("image")
         if self._images is None:
             return Image(id=f"sha256:{name}", labels={})
-        return self._images.get(name)
+        by_id = (each for each in self._images.values() if each.id == name)
+        return self._images.get(name) or next(by_id, None)
 
     async def images(self, names: Sequence[str]) -> dict[str, Image]:
         """See `Engine.images`."""
@@ -116,19 +117,19 @@ class FakeEngine(Engine):
             return {name: Image(id=f"sha256:{name}", labels={}) for name in names}
         return {name: self._images[name] for name in names if name in self._images}
 
-    async def kernel(self, image: str, runtime: str | None) -> Kernel:
+    async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
         """See `Engine.kernel`."""
         await self._enter("kernel")
         return self.sandbox_kernel
 
-    async def root_inside(self, image: str, runtime: str | None) -> str | None:
+    async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:
         """See `Engine.root_inside`."""
         await self._enter("root_inside")
         return self.no_root_inside
 
-    async def copy_agent(self, image: str, target: str) -> None:
-        """See `Engine.copy_agent`."""
-        await self._enter("copy_agent")
+    async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:
+        """See `Engine.make_agent`."""
+        await self._enter("make_agent")
         (Path(target) / "lib").mkdir()
 
     async def look_into(

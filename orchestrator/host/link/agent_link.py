@@ -43,6 +43,8 @@ _MOST_CONNECTIONS = 8
 # Our agent never breaks the protocol. This many violations are recorded; then it is cut off.
 _MOST_VIOLATIONS = 16
 _LONGEST_REASON = 500
+# The requests that stop something, or may.
+_STOPPING = frozenset({"cancel", "signal", "pty.close", "pty.signal", "pty.interrupt", "shutdown"})
 
 
 class AgentLink:
@@ -83,6 +85,7 @@ class AgentLink:
         self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
         self._reporting = TaskScope("the record of a broken protocol")
         self._when_lost: Callable[[], None] = lambda: None
+        self._when_stopping: Callable[[], None] = lambda: None
 
     async def listen(self) -> None:
         """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
@@ -120,6 +123,8 @@ class AgentLink:
 
         Raises: SandboxUnavailableError, or the error that it returned.
         """
+        if method in _STOPPING:
+            self._when_stopping()
         connection = await self.connection()
         try:
             async with asyncio.timeout(timeout):
@@ -146,6 +151,17 @@ class AgentLink:
     def when_lost(self, call: Callable[[], None]) -> None:
         """Has `call` called whenever the agent's connection has ended."""
         self._when_lost = call
+
+    def when_stopping(self, call: Callable[[], None]) -> None:
+        """Has `call` called before something in the sandbox is stopped.
+
+        The agent says so when it stops something by itself, for example at a time-out.
+        """
+        self._when_stopping = call
+
+    def stopping(self) -> None:
+        """The agent stops something."""
+        self._when_stopping()
 
     async def settled(self) -> None:
         """Waits until every event received so far is durable.
@@ -247,8 +263,8 @@ class AgentLink:
         version = params.get("protocol") if isinstance(params, dict) else None
         if version != PROTOCOL_VERSION:
             reason = (
-                f"the image's sandbox agent speaks protocol {version!r}, this control plane speaks "
-                f"{PROTOCOL_VERSION}: rebuild the image with `make run` or `python -m images build`"
+                f"the sandbox agent speaks protocol {version!r}, this control plane speaks "
+                f"{PROTOCOL_VERSION}: another version started the sandbox"
             )
             self._refuse(connection, request_id, reason)
             return

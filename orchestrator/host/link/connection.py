@@ -42,6 +42,9 @@ class Link(Protocol):
     def start_recording(self, connection: "Connection", event: AgentEvent, size: int) -> None:
         """An agent reported an event of this size in bytes."""
 
+    def stopping(self) -> None:
+        """An agent stops something of its sandbox."""
+
     def spend(self, seconds: float) -> float:
         """Charges seconds of the event loop's time; returns how long the connection must pause."""
 
@@ -273,8 +276,10 @@ class Connection(asyncio.Protocol):
             self._link.start_greeting(self, message)
         elif message.get("method") == "event":
             self._receive_event(message.get("params"), size)
+        elif message.get("method") == "stopping":
+            self._link.stopping()
         elif "method" in message:
-            raise ValueError("an agent may only send hello and events")
+            raise ValueError("an agent may only send hello, events and stopping")
         else:
             self._receive_answer(message)
 

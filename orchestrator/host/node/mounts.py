@@ -57,6 +57,11 @@ def check_propagation(state_dir: Path) -> Check:
     )
 
 
+def starts_programs(directory: Path) -> bool:
+    """Whether programs there can be started: not on a file system that is mounted noexec."""
+    return not os.statvfs(directory).f_flag & os.ST_NOEXEC
+
+
 def apart(mountinfo: bytes) -> bool:
     """Whether this process has its own mount namespace, as in a container."""
     return _own_namespace() or mount_of(mountinfo, "/").type == "overlay"

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import ext4, loop, mounts
-from orchestrator.host.workspace.freezing import Freeze, frozen
+from orchestrator.host.workspace.freezing import Freeze, Freezes, frozen
 from orchestrator.host.workspace.image_copy import IMAGE, MOUNT_POINT, mark, sync
 
 Method: TypeAlias = Literal["reflink", "copy"]
@@ -25,6 +25,10 @@ _CLONE = 0x40049409
 _CANNOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
 # Commands that write to a workspace must not wait longer than this for a copy of it.
 MOST_FROZEN_SECONDS = 30.0
+_LATE = (
+    "its files are being written, and copying them while that waits takes over "
+    f"{MOST_FROZEN_SECONDS:g} s: pause the session, or try again when it is idle"
+)
 _SECTOR = 512
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,13 +44,13 @@ class Saved(NamedTuple):
     frozen_ms: float
 
 
-def save(slot: Path, target: Path, progress: Progress) -> Saved:
+def save(slot: Path, target: Path, progress: Progress, freezes: Freezes) -> Saved:
     """Copies the slot's image to the new file `target`, as it is at one moment.
 
     Where blocks can be shared, what writes to the workspace waits for that moment. Else it waits
     only if it wrote during a first copy, and then until a second one is complete. Raises:
-    ConflictError if that takes too long; OSError, FileNotFoundError if there is no image.
-    `target` may then exist.
+    ConflictError if that takes too long, or if `freezes` are ended meanwhile; OSError,
+    FileNotFoundError if there is no image. `target` may then exist.
     """
     mount, image = slot / MOUNT_POINT, slot / IMAGE
     with opened(image, _READ) as source, opened(target, _NEW) as copy:
@@ -54,9 +58,9 @@ def save(slot: Path, target: Path, progress: Progress) -> Saved:
         if not mounted:
             method, frozen_seconds = clone(source, copy, progress), 0.0
         elif _shared(source, copy):
-            method, frozen_seconds = "reflink", _clone_frozen(mount, source, copy)
+            method, frozen_seconds = "reflink", _clone_frozen(mount, source, copy, freezes)
         else:
-            method, frozen_seconds = "copy", _copy_consistent(slot, source, copy, progress)
+            method, frozen_seconds = "copy", _copy_consistent(slot, source, copy, progress, freezes)
         os.fsync(copy)
         facts = os.fstat(copy)
         used = _used(mount, mounted, target)
@@ -104,20 +108,22 @@ def _is_mounted(slot: Path) -> bool:
     return False
 
 
-def _clone_frozen(mount: Path, source: int, copy: int) -> float:
+def _clone_frozen(mount: Path, source: int, copy: int, freezes: Freezes) -> float:
     sync(mount)
-    with frozen(mount) as freeze:
+    with frozen(mount, freezes, MOST_FROZEN_SECONDS, _LATE) as freeze:
         fcntl.ioctl(copy, _CLONE, source)
     return freeze.seconds
 
 
-def _copy_consistent(slot: Path, source: int, copy: int, progress: Progress) -> float:
+def _copy_consistent(
+    slot: Path, source: int, copy: int, progress: Progress, freezes: Freezes
+) -> float:
     before = mark(slot)
     _copy(source, copy, progress)
     if mark(slot) == before:
         return 0.0
     os.ftruncate(copy, 0)
-    with frozen(slot / MOUNT_POINT) as freeze:
+    with frozen(slot / MOUNT_POINT, freezes, MOST_FROZEN_SECONDS, _LATE) as freeze:
         _copy(source, copy, progress, freeze)
     return freeze.seconds
 
@@ -134,14 +140,11 @@ def _shared(source: int, copy: int) -> bool:
 
 
 def _copy(source: int, copy: int, progress: Progress, freeze: Freeze | None = None) -> None:
-    """Raises: OSError; ConflictError if a file system stays frozen for too long."""
+    """Raises: OSError; ConflictError if `freeze` is ended meanwhile."""
     os.ftruncate(copy, os.fstat(source).st_size)
     done = 0
     for piece in ext4.copied(source, copy):
         done += piece
         progress(done)
-        if freeze is not None and freeze.seconds > MOST_FROZEN_SECONDS:
-            raise ConflictError(
-                "its files are being written, and copying them while that waits takes over "
-                f"{MOST_FROZEN_SECONDS:g} s: pause the session, or try again when it is idle"
-            )
+        if freeze is not None:
+            freeze.check()

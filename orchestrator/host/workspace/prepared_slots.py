@@ -1,15 +1,17 @@
-"""Slots made in advance, so that a new workspace only has to take one."""
+"""Slots made in advance, empty or with files, so that a new workspace only has to take one."""
 
 import errno
 import logging
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace.disk_image import RELEASE_SECONDS, DiskImages
 
 log = logging.getLogger(__name__)
@@ -19,11 +21,13 @@ log = logging.getLogger(__name__)
 READY = 4
 MOST = 16
 _NAME = re.compile(r"(\d+)-[0-9a-f]{16}")
+_WITH_FILES = re.compile(r"([a-z]+-[0-9a-f]{16})-[0-9a-f]{16}")
 
 
 class PreparedSlots:
-    """A directory of complete, mounted slots, named by their size in bytes. Every call blocks.
+    """A directory of complete, mounted slots. Every call blocks.
 
+    Empty ones are named by their size in bytes, others by the id of what their files are copies of.
     Mounts move with their slots. The slots last as long as the process that made them.
     """
 
@@ -52,12 +56,12 @@ class PreparedSlots:
                 # It is nearly empty: whatever still uses it takes no space.
                 self._images.discard(withdrawn, max(0.0, until - time.monotonic()))
 
-    def take(self, size: int, slot: Path) -> bool:
-        """Moves a slot of that size to `slot`, which is empty or missing; False if there is none.
+    def take(self, kind: int | str, slot: Path) -> bool:
+        """Moves a slot of that size, or with those files, to `slot`, which is empty or missing.
 
-        Raises: OSError.
+        Returns False if there is none. Raises: OSError.
         """
-        for path in self._of(size):
+        for path in self._of(kind):
             try:
                 path.rename(slot)
             except FileNotFoundError:  # another call took it
@@ -75,19 +79,51 @@ class PreparedSlots:
         Raises: ImageError, MountError, CapacityExhaustedError, OSError.
         """
         while len(self._of(size)) < READY:
-            name = secrets.token_hex(8)
-            draft = self._directory / f"{name}.new"
-            try:
-                self._images.create(draft, size)
-            except BaseException:
-                self._images.discard(draft)
-                raise
-            draft.rename(self._directory / f"{size}-{name}")
+            self._make(size, lambda draft: self._images.create(draft, size))
         others = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
         others = sorted(set(others) - set(self._of(size)), key=lambda path: path.lstat().st_mtime)
         for path in others[: max(0, len(others) + READY - MOST)]:
             if (surplus := self._withdraw(path)) is not None:
                 self._images.discard(surplus)
+
+    def make_filled(self, files: str, fill: Callable[[Path], object]) -> None:
+        """Makes a slot with those files; `fill` puts the image that has them into a new slot.
+
+        Raises: MountError, OSError, and the errors of `fill`.
+        """
+
+        def make(draft: Path) -> None:
+            fill(draft)
+            self._images.mount(draft)
+            FaultPoint.AHEAD_FILLED.reached()
+
+        self._make(files, make)
+
+    def keep_filled(self, most: Mapping[str, int]) -> Counter[str]:
+        """Removes slots with other files, and those that are more; returns how many are left.
+
+        Raises: MountError, OSError.
+        """
+        left: Counter[str] = Counter()
+        for path in list(self._directory.iterdir()):
+            named = _WITH_FILES.fullmatch(path.name)
+            if named is None:
+                continue
+            if left[named[1]] < most.get(named[1], 0):
+                left[named[1]] += 1
+            elif (withdrawn := self._withdraw(path)) is not None:
+                self._images.discard(withdrawn)
+        return left
+
+    def _make(self, kind: int | str, make: Callable[[Path], object]) -> None:
+        name = secrets.token_hex(8)
+        draft = self._directory / f"{name}.new"
+        try:
+            make(draft)
+        except BaseException:
+            self._images.discard(draft)
+            raise
+        draft.rename(self._directory / f"{kind}-{name}")
 
     def _withdraw(self, path: Path) -> Path | None:
         """Unmounts the slot under a name that nobody takes, and returns that; None if it is gone.
@@ -102,9 +138,10 @@ class PreparedSlots:
         self._images.unmount(draft)
         return draft
 
-    def _of(self, size: int) -> list[Path]:
-        found = self._directory.glob(f"{size}-*")
-        return sorted(path for path in found if _NAME.fullmatch(path.name))
+    def _of(self, kind: int | str) -> list[Path]:
+        pattern = _WITH_FILES if isinstance(kind, str) else _NAME
+        found = self._directory.glob(f"{kind}-*")
+        return sorted(path for path in found if pattern.fullmatch(path.name))
 
 
 @contextmanager

@@ -3,16 +3,12 @@
 import asyncio
 import errno
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 from weakref import WeakValueDictionary
 
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
-from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads, ThreadsBusyError, bounded
 from orchestrator.host.workspace import disk_image, mounts, project_quota, staging_area
 from orchestrator.host.workspace.disk_image import DiskImages
@@ -22,6 +18,7 @@ from orchestrator.host.workspace.prepared_slots import PreparedSlots
 from orchestrator.host.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.host.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.host.workspace.slots import Workspace
+from orchestrator.host.workspace.slots_ahead import SlotsAhead
 from orchestrator.host.workspace.staged_work import settle
 from orchestrator.host.workspace.staging_area import StagingArea, area_of, areas_in
 from orchestrator.settings.settings import Settings
@@ -35,8 +32,6 @@ _MOUNT_SECONDS = 60.0
 _LONG_SECONDS = 1200.0
 _USAGE_SECONDS = 0.8
 _RETRY_SECONDS = 10
-_PAUSE_SECONDS = 0.5
-_CLEAR_SECONDS = 10.0
 # More than concurrent creations, because a call that hangs keeps its thread.
 _MOST_THREADS = 32
 _MOST_LOOKS = 8
@@ -61,6 +56,7 @@ class Storage:
         }
         self.choice = choice
         self._threads = Threads("workspaces", _MOST_THREADS)
+        self.ahead = SlotsAhead(self._prepared, self._threads)
         self._looks = Threads("the use of workspaces", _MOST_LOOKS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Slots with a call that took too long: it still runs, but nobody waits for it.
@@ -68,10 +64,6 @@ class Storage:
         self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
         # The kinds of workspaces on which a trial of staging succeeded.
         self._stages: set[Quota] = set()
-        # Sizes for which slots are to be made, and the task that makes them.
-        self._wanted: OrderedDict[int, None] = OrderedDict()
-        self._refilling = TaskScope("making workspaces ahead")
-        self._closing = asyncio.Event()
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -112,13 +104,13 @@ class Storage:
 
         data = await self._call(workspace, prepare, _LONG_SECONDS)
         if workspace.quota is Quota.IMAGE and not workspace.is_volume:
-            self._expect(size)
+            self.ahead.expect(size)
         return data
 
     def expect(self, size: int) -> None:
         """Prepares a slot, because a new workspace of that size may be needed."""
         if self.choice.quota is Quota.IMAGE:
-            self._expect(size)
+            self.ahead.expect(size)
 
     async def stage(self, workspace: Workspace, session_key: str) -> StagingArea:
         """The session's staging area, made if it is missing, in a prepared workspace.
@@ -160,6 +152,14 @@ class Storage:
         """
         slot = self._slot(workspace)
         return await self._call(workspace, lambda: function(slot), _LONG_SECONDS)
+
+    async def take_filled(self, workspace: Workspace, files: str) -> bool:
+        """Makes a slot with those files, made ahead, a new workspace's; False if there is none.
+
+        Raises: StorageError.
+        """
+        slot = self._slot(workspace)
+        return await self._call(workspace, lambda: self._prepared.take(files, slot), _MOUNT_SECONDS)
 
     def area(self, workspace: Workspace, session_key: str) -> StagingArea:
         """The session's staging area, which need not exist."""
@@ -219,13 +219,7 @@ class Storage:
 
     async def close(self) -> None:
         """Ends background work and removes what was made ahead; workspaces stay as they are."""
-        self._wanted.clear()
-        self._closing.set()
-        await self._refilling.drain()
-        try:
-            await self._threads.call(self._prepared.clear, _CLEAR_SECONDS)
-        except OSError as error:  # includes TimeoutError
-            log.warning("workspaces made ahead are removed by the next start: %s", error)
+        await self.ahead.close()
 
     def _slot(self, workspace: Workspace) -> Path:
         return slot_path(self._state_dir, workspace.slot)
@@ -279,25 +273,6 @@ class Storage:
 
         calling.add_done_callback(came_back)
         return calling
-
-    def _expect(self, size: int) -> None:
-        """Schedules slots of that size, after the sizes that are already scheduled."""
-        self._wanted[size] = None
-        if self._refilling.idle and not self._closing.is_set():
-            self._refilling.spawn(self._refill_wanted())
-
-    async def _refill_wanted(self) -> None:
-        """Makes the scheduled slots, after a pause: the session that took one is being started."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_SECONDS):
-                await self._closing.wait()
-        while self._wanted:
-            size, _ = self._wanted.popitem(last=False)
-            refill = partial(self._prepared.refill, size)
-            try:
-                await self._threads.call(refill, _MOUNT_SECONDS)
-            except Exception as error:  # noqa: BLE001 - whatever it is, others are made
-                log.warning("workspaces of %d bytes could not be made in advance: %s", size, error)
 
 
 def choice_for(settings: Settings, directory: Path) -> Choice:

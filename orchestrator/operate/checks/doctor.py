@@ -1,7 +1,8 @@
 """Checks whether everything that Paddock needs is available, and says how to fix what is not.
 
 The control plane may be running or not. The checks change nothing permanently: they try mounts, an
-image and a network, and remove them.
+image and a network, and remove them. In a state directory that is there, they make the agent of
+sandboxes, which the next start would make.
 """
 
 import asyncio
@@ -52,6 +53,7 @@ from orchestrator.operate.checks.host import (
     check_port,
     check_resources,
 )
+from orchestrator.operate.checks.inside import Inside, Look, looking
 from orchestrator.operate.checks.levels import level_checks
 from orchestrator.operate.checks.loop import LOOP, check_loop
 from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
@@ -107,14 +109,18 @@ async def run_checks(
         resolvers=settings.resolvers,
     )
     try:
-        return await _examine(settings, examined, image_inputs)
+        async with looking(settings, examined) as looks:
+            return await _examine(settings, examined, looks, image_inputs)
     finally:
         if engine is None:
             await examined.close()
 
 
 async def _examine(
-    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+    settings: Settings,
+    engine: Engine,
+    looks: Inside,
+    image_inputs: Callable[[], str | None] | None,
 ) -> list[Check]:
     state_dir = settings.state_dir
     of_levels = settings.default_images
@@ -141,7 +147,7 @@ async def _examine(
             _thread(check_prompts, _late(PROMPTS)),
             _thread(lambda: check_loop(settings), _late(LOOP)),
         ),
-        _examine_image(settings, engine, image_inputs),
+        _examine_image(settings, engine, looks.kernel, image_inputs),
     )
     engine_found, mounts, propagation, quota, staging, *others = first
     state, policy, mount_list, port, uids, prompts, loop = others
@@ -181,18 +187,18 @@ async def _examine(
     unkept = network if refused is not None else None
     known = _known(settings)
     runtimes = await check_runtimes(
-        engine, settings.image, known.values() if image.ok else (), found, _ENGINE_SECONDS
+        looks.kernel, known.values() if image.ok else (), found, _ENGINE_SECONDS
     )
     usual = found if inside is None else found.within(inside)
     root = await check_root_inside(
-        engine, settings, known.values() if image.ok else (), _ENGINE_SECONDS
+        engine, looks.root_inside, settings, known.values() if image.ok else (), _ENGINE_SECONDS
     )
     levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes, root)
     return [*checks, *(each.check for each in runtimes.values()), *root, *levels]
 
 
 async def _examine_image(
-    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+    settings: Settings, engine: Engine, look: Look, image_inputs: Callable[[], str | None] | None
 ) -> tuple[Check, str | None, Kernel | None]:
     """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
@@ -202,7 +208,7 @@ async def _examine_image(
     rates = any(level.rates.network for level in _known(settings).values())
     tried = check_open_network(engine, settings.image, rates=rates)
     network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
-    return image, network, await _inside(settings, engine)
+    return image, network, await _inside(settings, look)
 
 
 async def _network_facts(engine: Engine, *, asked: bool) -> NetworkFacts:
@@ -214,11 +220,10 @@ async def _network_facts(engine: Engine, *, asked: bool) -> NetworkFacts:
     return network_facts(None if info is None else info.firewall)
 
 
-async def _inside(settings: Settings, engine: Engine) -> Kernel | None:
+async def _inside(settings: Settings, look: Look) -> Kernel | None:
     """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
     try:
-        looking = engine.kernel(settings.image, settings.runtime)
-        return await within(looking, _ENGINE_SECONDS, None)
+        return await within(look(settings.runtime), _ENGINE_SECONDS, None)
     except PaddockError:
         return None
 

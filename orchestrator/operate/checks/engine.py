@@ -10,7 +10,6 @@ from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.engine.base import (
     LABEL_INPUTS,
-    LABEL_PROTOCOL,
     Engine,
     EngineInfo,
     Image,
@@ -19,7 +18,6 @@ from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get, recipe_of
 from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.mounts import apart
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ENGINE = "engine"
 IMAGE = "image"
@@ -109,15 +107,11 @@ def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     """Judges an image by its labels."""
     if image is None:
         return failure(IMAGE, f"{name} is not on this engine", how_to_get(name))
-    protocol = image.labels.get(LABEL_PROTOCOL)
-    if protocol is None:
+    if not image.ours:
         return failure(IMAGE, f"{name} is not a sandbox image", _rebuild(name))
-    if protocol != str(PROTOCOL_VERSION):
-        detail = f"{name} speaks protocol {protocol}, but this Paddock speaks {PROTOCOL_VERSION}"
-        return failure(IMAGE, detail, _rebuild(name))
     if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
         return warning(IMAGE, f"{name} was built from other sources", _rebuild(name))
-    return ok(IMAGE, f"{name} speaks protocol {protocol}")
+    return ok(IMAGE, f"{name} is there")
 
 
 async def check_level_images(engine: Engine, of_levels: Mapping[str, str]) -> Check:
@@ -130,11 +124,11 @@ async def check_level_images(engine: Engine, of_levels: Mapping[str, str]) -> Ch
 
 
 def level_images_check(of_levels: Mapping[str, str], found: Mapping[str, Image]) -> Check:
-    """Judges the images by their labels, which those without an agent of ours do not have.
+    """Judges the images by their labels, which those of others do not have.
 
     Images that Paddock builds by itself may be missing.
     """
-    foreign_ones = {name for name, image in found.items() if LABEL_PROTOCOL not in image.labels}
+    foreign_ones = {name for name, image in found.items() if not image.ours}
     bad = {
         level: name
         for level, name in of_levels.items()

@@ -1,7 +1,7 @@
 """Checks of root inside, where a level has it: the user namespace, and the writable layer."""
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from orchestrator.ground.check import Check, failure, ok
@@ -22,17 +22,20 @@ def root_check(level: Level) -> str:
 
 
 async def check_root_inside(
-    engine: Engine, settings: Settings, levels: Iterable[Level], seconds: float
+    engine: Engine,
+    refusal: Callable[[str | None], Awaitable[str | None]],
+    settings: Settings,
+    levels: Iterable[Level],
+    seconds: float,
 ) -> list[Check]:
     """Tries what these levels need, in containers and mounts that are removed again.
 
-    Each trial has `seconds`. Empty if no level has root inside.
+    `refusal` is `Inside.root_inside`. Each trial has `seconds`. Empty if no level has root inside.
     """
     rooted = [level for level in levels if level.user == ROOT]
     runtimes = {root_check(level): level.runtime or settings.runtime for level in rooted}
     checks = [
-        await _namespace(engine, settings.image, name, runtime, seconds)
-        for name, runtime in runtimes.items()
+        await _namespace(refusal, name, runtime, seconds) for name, runtime in runtimes.items()
     ]
     if any(level.root_bytes is not None for level in rooted):
         checks.append(await _layer(engine, settings, seconds))
@@ -40,11 +43,14 @@ async def check_root_inside(
 
 
 async def _namespace(
-    engine: Engine, image: str, name: str, runtime: str | None, seconds: float
+    refusal: Callable[[str | None], Awaitable[str | None]],
+    name: str,
+    runtime: str | None,
+    seconds: float,
 ) -> Check:
     late = f"no answer within {seconds:g} s"
     try:
-        why = await within(engine.root_inside(image, runtime), seconds, late)
+        why = await within(refusal(runtime), seconds, late)
     except PaddockError as error:
         why = error.detail
     if why is None:

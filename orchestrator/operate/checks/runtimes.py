@@ -6,8 +6,8 @@ from typing import NamedTuple
 from orchestrator.ground.check import Check, failure, ok
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.threads import within
-from orchestrator.host.engine.base import Engine
 from orchestrator.host.node.requirements import Facts
+from orchestrator.operate.checks.inside import Look
 from orchestrator.rules.policy.levels import Level
 from sandbox_agent.decide.facilities import Kernel, in_force
 
@@ -20,7 +20,7 @@ class RuntimeFound(NamedTuple):
 
 
 async def check_runtimes(
-    engine: Engine, image: str, levels: Iterable[Level], facts: Facts, seconds: float
+    look: Look, levels: Iterable[Level], facts: Facts, seconds: float
 ) -> dict[str, RuntimeFound]:
     """Starts a container under each runtime that a level names, and removes it; by its name.
 
@@ -30,16 +30,14 @@ async def check_runtimes(
     for level in levels:
         if level.runtime is not None:
             users.setdefault(level.runtime, []).append(level.name)
-    return {
-        name: await _examined(engine, image, name, users[name], facts, seconds) for name in users
-    }
+    return {name: await _examined(look, name, users[name], facts, seconds) for name in users}
 
 
 async def _examined(
-    engine: Engine, image: str, runtime: str, levels: list[str], facts: Facts, seconds: float
+    look: Look, runtime: str, levels: list[str], facts: Facts, seconds: float
 ) -> RuntimeFound:
     try:
-        kernel = await within(engine.kernel(image, runtime), seconds, None)
+        kernel = await within(look(runtime), seconds, None)
     except PaddockError as error:
         return RuntimeFound(_failed(runtime, levels, error.detail), facts)
     if kernel is None:

@@ -12,6 +12,7 @@ from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.store.database_file import newest_schema
 from orchestrator.operate.checks.recovery import check_recovery
+from orchestrator.operate.checks.templates import warm_problems
 from orchestrator.rules.access.key_entries import add_entries
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import load_levels
@@ -131,7 +132,7 @@ def check_policy(settings: Settings) -> Check:
         levels = load_levels(settings.levels_dir)
         check_levels(settings.secrets, levels)
         SessionPolicies(settings.session_policies_dir)
-        TemplateFiles(settings.templates_dir)
+        templates = TemplateFiles(settings.templates_dir)
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
@@ -154,6 +155,13 @@ def check_policy(settings: Settings) -> Check:
             POLICY,
             "; ".join(problems),
             "fix the file; until then its last valid version applies, else nothing that it allows",
+        )
+    if problems := warm_problems(settings, templates, levels):
+        return warning(
+            POLICY,
+            "; ".join(problems),
+            "change PADDOCK_WARM_SANDBOXES, or `warm` in the template's file; sessions of the "
+            "template begin without a waiting sandbox until then",
         )
     return ok(POLICY, "levels, session policies, keys, images and rules of tools can be read")
 

@@ -1,4 +1,4 @@
-"""Gauges, measured on request: sessions, the ledger's lag, the host's resources, hooks."""
+"""Gauges, measured on request: sessions, the ledger's lag, the host's resources, and others."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.host.node.base import Load, Node
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -160,6 +161,26 @@ def _of_the_host(load: Load) -> Iterator[Metric]:
         "Free space in the state directory's file system.",
         load.free_disk_bytes,
     )
+
+
+class TemplateGauges(Collector):
+    """How many sessions of each template can begin at once."""
+
+    def __init__(self, names: Iterable[str], warm: WarmTemplates) -> None:
+        """`names` are those of the templates in force."""
+        self._names = names
+        self._warm = warm
+
+    def collect(self) -> Iterator[Metric]:
+        """The current metrics."""
+        ready = GaugeMetricFamily(
+            "paddock_template_ready",
+            "Sessions of a template for which a sandbox and the prepared files wait.",
+            labels=["template"],
+        )
+        for name in self._names:
+            ready.add_metric([name], self._warm.ready(name))
+        yield ready
 
 
 class HookGauges(Collector):

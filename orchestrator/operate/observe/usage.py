@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
@@ -48,7 +49,8 @@ class SessionUsage:
 class UsageHistory:
     """Samples all sandboxes and the host, from `start` to `close`.
 
-    `round` counts the samples from 1. `load` is the latest load of the host; None: not sampled yet.
+    `round` counts the samples from 1; the latest was taken at `at`. `load` is the latest load of
+    the host; None: not sampled yet.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class UsageHistory:
         self._sessions: dict[str, SessionUsage] = {}
         self._before: Gauged | None = None
         self.round = 0
+        self.at: datetime | None = None
         self.load: Load | None = None
         self.host: deque[HostSample] = deque(maxlen=SAMPLES)
 
@@ -105,28 +108,29 @@ class UsageHistory:
         self.host.append(of_host(gauged, self._before))
         self._sessions, self._before, self.load = kept, gauged, gauged.load
         self.round += 1
+        self.at = datetime.now(UTC)
 
     async def _disks(self, sessions: list[Session]) -> dict[str, DiskUsage | None]:
         found = await asyncio.gather(*(self._workspaces.usage(one.workspace) for one in sessions))
         return dict(zip((one.key for one in sessions), found, strict=True))
 
 
-def _of(container_id: str, now: Gauged, before: Gauged | None) -> Sample | None:
-    usage = now.usages.get(container_id)
+def _of(container_id: str, latest: Gauged, before: Gauged | None) -> Sample | None:
+    usage = latest.usages.get(container_id)
     if usage is None:
         return None
     earlier: Mapping[str, Usage] = before.usages if before else {}
     known = earlier.get(container_id)
     # A new sandbox may have used its time before this interval.
     used = usage.cpu_seconds - known.cpu_seconds if known else 0.0
-    seconds = now.at - before.at if before else INTERVAL_SECONDS
+    seconds = latest.at - before.at if before else INTERVAL_SECONDS
     percent = round(max(0.0, used) / max(seconds, 1.0) * 100, 1)
     return Sample(percent, usage.memory_bytes, usage.pids)
 
 
-def of_host(now: Gauged, before: Gauged | None) -> HostSample:
+def of_host(latest: Gauged, before: Gauged | None) -> HostSample:
     """The host's use between two samples; the first sample counts from its boot."""
-    load, earlier = now.load, before.load.cpu_seconds if before else {}
+    load, earlier = latest.load, before.load.cpu_seconds if before else {}
     spent = {
         mode: max(0.0, used - earlier.get(mode, 0.0)) for mode, used in load.cpu_seconds.items()
     }

@@ -35,6 +35,7 @@ class TemplateVersion:
     template: Template
     level: Level
     image: str
+    image_id: str
     digest: str
 
     @property

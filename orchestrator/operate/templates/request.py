@@ -21,9 +21,7 @@ def with_template(template: Template, asked: NewSession, level: Level) -> NewSes
         for name, text in template.env.items()
         if name not in asked.secrets and allowed_variable(name, level.environment)
     }
-    limits = {
-        name: min(most, getattr(level.limits, name)) for name, most in template.limits.items()
-    }
+    limits = template_limits(template, level)
     egress = template.egress if level.network == "egress" else None
     merged = replace(
         terms,
@@ -42,6 +40,11 @@ def with_template(template: Template, asked: NewSession, level: Level) -> NewSes
         egress=egress if asked.egress is None else asked.egress,
         policy=template.policy if asked.policy is None else asked.policy,
     )
+
+
+def template_limits(template: Template, level: Level) -> dict[str, int | float]:
+    """The template's own limits, as far as the level permits."""
+    return {name: min(most, getattr(level.limits, name)) for name, most in template.limits.items()}
 
 
 def preparing(template: Template, level: str, image: str, seconds: int) -> NewSession:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -95,6 +96,11 @@ class Templates:
         self._running: dict[str, asyncio.Task[NamedSnapshot]] = {}
         self._failures: dict[str, PreparationFailure] = {}
         self._tasks = TaskScope("the preparation of a template")
+        self._subscribers: list[Callable[[], None]] = []
+
+    def on_change(self, subscriber: Callable[[], None]) -> None:
+        """Subscribes to the ends of preparations."""
+        self._subscribers.append(subscriber)
 
     # Showing.
 
@@ -188,7 +194,13 @@ class Templates:
         name = version.template.name
         task = self._tasks.spawn(self._prepare(principal, version))
         self._running[name] = task
-        task.add_done_callback(lambda _: self._running.pop(name, None))
+
+        def ended(_: object) -> None:
+            self._running.pop(name, None)
+            for subscriber in self._subscribers:
+                subscriber()
+
+        task.add_done_callback(ended)
         return task
 
     async def _prepare(self, principal: Principal, version: TemplateVersion) -> NamedSnapshot:
@@ -236,7 +248,8 @@ class Templates:
         permitted = self._images.choose(template.image, None, level)
         image, _ = await self._level_images.chosen(level.name, permitted)
         image_id = await self._sandboxes.look_up(image)
-        return TemplateVersion(template, level, image, template.digest(image_id, level.sha256))
+        digest = template.digest(image_id, level.sha256)
+        return TemplateVersion(template, level, image, image_id, digest)
 
     # The cache.
 

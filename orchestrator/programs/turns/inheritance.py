@@ -112,6 +112,7 @@ def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
     return replace(
         parent.terms,
         labels={},
+        metadata={},
         volumes=(),
         env={
             name: value

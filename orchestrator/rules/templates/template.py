@@ -12,8 +12,8 @@ class Template:
     """What its sessions have unless they ask for something else, and how it is prepared.
 
     The members have the names and units of the API; None means the default. `files` has texts by
-    path in the workspace, `setup` the commands that are then run in order. `sha256` is that of the
-    file.
+    path in the workspace, `setup` the commands that are then run in order. `warm` is how many
+    sandboxes wait for its sessions. `sha256` is that of the file.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Template:
     policy: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     setup: tuple[str, ...] = ()
+    warm: int = 0
 
     def digest(self, image_id: str, level_sha256: str) -> str:
         """The digest of all that goes into its workspace."""

@@ -22,6 +22,7 @@ from paddock.contract.words import LEVEL_PATTERN, MAX_WALL_SECONDS, POLICY_PATTE
 
 _MOST_FILES = 256
 _MOST_COMMANDS = 64
+_MOST_WARM = 100
 
 
 def _inside(path: str) -> str:
@@ -52,6 +53,7 @@ class TemplateMembers(BaseModel):
     policy: Annotated[str, Field(pattern=f"^{POLICY_PATTERN}$")] | None = None
     files: Annotated[dict[_Path, Annotated[str, MaxBytes(MIB)]], Field(max_length=_MOST_FILES)] = {}
     setup: Annotated[list[CommandLine], Field(max_length=_MOST_COMMANDS)] = []
+    warm: int = Field(default=0, ge=0, le=_MOST_WARM)
 
 
 def read_template_file(path: Path) -> Template:

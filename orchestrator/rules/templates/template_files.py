@@ -16,8 +16,13 @@ class TemplateFiles(Mapping[str, Template]):
     def __init__(self, directory: Path | None = None) -> None:
         """Reads the files. Raises: ConfigError that names the file and the field."""
         self._templates: dict[str, Template] = {}
+        self._subscribers: list[Callable[[], None]] = []
         if directory is not None:
             self.reading(directory)()
+
+    def on_change(self, subscriber: Callable[[], None]) -> None:
+        """Subscribes to replacements."""
+        self._subscribers.append(subscriber)
 
     def reading(self, directory: Path) -> Callable[[], None]:
         """Reads the files again, and returns a function that puts them in force.
@@ -37,6 +42,8 @@ class TemplateFiles(Mapping[str, Template]):
 
         def replace() -> None:
             self._templates = found
+            for subscriber in self._subscribers:
+                subscriber()
 
         if problems:
             raise BrokenFilesError(problems, replace)

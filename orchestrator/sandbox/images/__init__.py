@@ -1,1 +1,1 @@
-"""Images that have no agent of ours: what is on record of them, and the agent for them."""
+"""The agent that all containers have mounted, and what is on record of images that are not ours."""

@@ -1,4 +1,4 @@
-"""The records of images without our agent, which `paddock images add` has checked."""
+"""The records of images that are not ours, which `paddock images add` has checked."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks an image without our agent once, before sessions may have it."""
+"""Checks an image that is not ours once, before sessions may have it."""
 
 import platform
 from collections.abc import Collection, Iterable
@@ -43,6 +43,18 @@ async def refuse_moved_mounts(engine: Engine, image_id: str, targets: Iterable[s
     others = [path for path in with_parents(targets) if path not in usual]
     if others:
         await engine.refuse_links(image_id, others, (), ())
+
+
+def hidden_volumes(name: str, image: Image) -> tuple[str, ...]:
+    """The volumes of an image of ours, which are empty and read-only in a sandbox.
+
+    They would be writable, and have no limit. Raises: ValidationError if one is where a sandbox has
+    files of its own.
+    """
+    try:
+        return _volumes(image.volumes, with_parents(_DIRECTORIES)) if image.volumes else ()
+    except ValueError as error:
+        raise _refused(name, str(error)) from None
 
 
 async def examine(

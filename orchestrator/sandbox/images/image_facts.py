@@ -1,4 +1,4 @@
-"""What is on record of an image without our agent, and which levels it can have. Pure."""
+"""What is on record of an image that is not ours, and which levels it can have. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any

@@ -26,6 +26,7 @@ from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots.copies_ahead import CopiesAhead
 from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
 from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
 from orchestrator.sandbox.named_snapshots.snapshot_taking import NO_IMAGE, SnapshotTaking
@@ -61,6 +62,7 @@ class NamedSnapshots:
         self._files = SnapshotFiles(settings.snapshots_path, settings.min_free_disk_bytes)
         self._threads = Threads("files of snapshots", _MOST_COPIES)
         self._copies = asyncio.Semaphore(_MOST_COPIES)
+        self.ahead = CopiesAhead(storage, self._files, self._copies)
         self._taking = SnapshotTaking(
             settings, recorder, storage, self._files, self._copies, self._take_back
         )
@@ -184,10 +186,11 @@ class NamedSnapshots:
     async def _place(self, snapshot: NamedSnapshot, session: Session) -> None:
         if session.workspace.quota is not Quota.IMAGE:
             raise ConflictError(NO_IMAGE)
-        async with self._copies:
-            await self._storage.on_slot(
-                session.workspace, lambda slot: self._files.place(snapshot.id, slot)
-            )
+        if not await self.ahead.take(snapshot.id, session.workspace):
+            async with self._copies:
+                await self._storage.on_slot(
+                    session.workspace, lambda slot: self._files.place(snapshot.id, slot)
+                )
         FaultPoint.SNAPSHOT_PLACED.reached()
 
     # After a start.

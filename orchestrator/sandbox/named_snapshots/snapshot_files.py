@@ -10,6 +10,7 @@ from orchestrator.ground.store.directories import sync_names
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.host.workspace import image_clone
 from orchestrator.host.workspace.disk_image import DRAFT
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.host.workspace.image_clone import Method, Saved
 from orchestrator.host.workspace.slots import make_slot
 
@@ -23,10 +24,13 @@ class SnapshotFiles:
     def __init__(self, directory: Path, reserve: int) -> None:
         self._directory, self._reserve = directory, reserve
 
-    def save(self, snapshot_id: str, slot: Path, progress: Callable[[int], object]) -> Saved:
+    def save(
+        self, snapshot_id: str, slot: Path, progress: Callable[[int], object], freezes: Freezes
+    ) -> Saved:
         """Copies the slot's image, as it is at one moment; if that fails, nothing is left.
 
-        Raises: ConflictError, CapacityExhaustedError, OSError.
+        Raises: ConflictError, also if `freezes` are ended meanwhile; CapacityExhaustedError,
+        OSError.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
         target = self._path(snapshot_id)
@@ -36,7 +40,7 @@ class SnapshotFiles:
             self._check_room()
 
         try:
-            saved = image_clone.save(slot, target, copied)
+            saved = image_clone.save(slot, target, copied, freezes)
             FaultPoint.SNAPSHOT_COPIED.reached()
             sync_names(self._directory)
         except FileNotFoundError:

@@ -12,6 +12,7 @@ from orchestrator.ground.events import EventDraft, Made, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import RETRY_SECONDS
 from orchestrator.ground.store.effect import Effect
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.host.workspace.image_clone import Saved
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
@@ -119,14 +120,16 @@ class SnapshotTaking:
                 )
 
     async def _copy(self, session: Session, snapshot: NamedSnapshot) -> Saved:
+        """What stops something in the sandbox ends the freezes of the copy."""
         self.copied[snapshot.id] = 0
+        sandbox = session.sandbox
+        freezes = Freezes() if sandbox is None else sandbox.freezes
+        progress = partial(self.copied.__setitem__, snapshot.id)
         try:
             async with self._copies:
                 return await self._storage.on_slot(
                     session.workspace,
-                    lambda slot: self._files.save(
-                        snapshot.id, slot, partial(self.copied.__setitem__, snapshot.id)
-                    ),
+                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes),
                 )
         finally:
             self.copied.pop(snapshot.id, None)

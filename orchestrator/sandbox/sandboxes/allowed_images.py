@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
+from orchestrator.host.engine.base import Engine, Image, missing_image
 from orchestrator.host.engine.image_names import build_command, short_name
 from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
-from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # An answer of the engine serves all who ask within this time.
 FRESH_SECONDS = 1.0
@@ -65,7 +64,7 @@ class AllowedImages:
         return AllowedImage(name, short_name(name), None if image is None else image.id, problem)
 
     def has_level(self, image: AllowedImage, level: Level) -> bool:
-        """Whether the image has what the level needs; it always does if it has our agent."""
+        """Whether the image has what the level needs; it always does if it is ours."""
         facts = None if image.id is None else self._checked.of(image.id)
         return facts is None or facts.problem(level) is None
 
@@ -88,31 +87,24 @@ class AllowedImages:
 def usable(name: str, image: Image | None, checked: CheckedImages | None = None) -> Image:
     """The image that has that name, if sandboxes can have it.
 
-    An image without an agent is one that was added by that name, and is in `checked`. Raises:
-    ValidationError if the engine does not have it, or if its agent is not this control plane's, or
-    it has none and was not checked.
+    An image that is not ours is one that was added by that name, and is in `checked`. Raises:
+    ValidationError if the engine does not have it, or it is not ours and was not checked.
     """
     if image is None:
         raise ValidationError(missing_image(name).detail, field="image")
-    protocol = image.labels.get(LABEL_PROTOCOL)
-    if protocol == str(PROTOCOL_VERSION):
+    if image.ours:
         return image
-    if protocol is None and checked is not None:
+    if checked is not None:
         facts = checked.of(image.id)
         if facts is not None and name in facts.names:
             return image
         which = "was not checked" if not checked.named(name) else "is another one than was checked"
         raise ValidationError(
-            f"image {name} has no agent, and {which}: `paddock images add {name}` checks it",
+            f"image {name} is not Paddock's, and {which}: `paddock images add {name}` checks it",
             field="image",
         )
     command = build_command(name)
     remedy = f"`{command}`" if command else "`docker build` on a current image of Paddock's"
-    if protocol is None:
-        detail = f"image {name} is not a sandbox image: build it with {remedy}"
-    else:
-        detail = (
-            f"image {name} has sandbox protocol {protocol}, but this control plane needs "
-            f"{PROTOCOL_VERSION}: rebuild it with {remedy}"
-        )
-    raise ValidationError(detail, field="image")
+    raise ValidationError(
+        f"image {name} is not a sandbox image: build it with {remedy}", field="image"
+    )

@@ -6,8 +6,10 @@ from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.engine.base import (
     LABEL_PROTOCOL,
     LABEL_SESSION,
+    Bind,
     Container,
     Engine,
+    MountedAgent,
     SandboxSpec,
 )
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS
@@ -18,6 +20,7 @@ from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Par
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from paddock.contract.words import Start
 from sandbox_agent.decide.facilities import FLAGS
+from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
@@ -35,7 +38,9 @@ class ContainerPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises EngineUnavailableError; the engine then leaves nothing behind."""
-        plan.container_id = await self._engine.create(self._spec(plan))
+        if plan.agent is None:
+            raise SandboxUnavailableError("the sandbox has no agent")
+        plan.container_id = await self._engine.create(self._spec(plan, plan.agent))
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Uses the container that was found."""
@@ -47,7 +52,7 @@ class ContainerPart(Part):
         if plan.container_id is not None:
             await self._engine.remove(plan.container_id)
 
-    def _spec(self, plan: Plan) -> SandboxSpec:
+    def _spec(self, plan: Plan, agent: MountedAgent) -> SandboxSpec:
         return SandboxSpec(
             name=f"paddock-{plan.name}",
             image=plan.image,
@@ -64,10 +69,10 @@ class ContainerPart(Part):
             limits=plan.limits,
             tmp_exec=not plan.level.noexec,
             network=plan.network,
+            agent=agent,
             runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
-            agent=plan.agent,
             namespaces=plan.level.user == ROOT,
         )
 
@@ -82,8 +87,9 @@ class FlagsPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
-        if plan.runtime != KEEPS_FLAGS:
-            flags = await self._node.keep_flags(plan.first, plan.binds)
+        if plan.runtime != KEEPS_FLAGS and plan.agent is not None:
+            mounted = Bind(plan.agent.directory, PLACE, read_only=True)
+            flags = await self._node.keep_flags(plan.first, [*plan.binds, mounted])
             # What is read-only is so at every level.
             demanded = ST_RDONLY if FLAGS in plan.level.requires.without else ~0
             plan.flags = {place: each & demanded for place, each in flags.items()}

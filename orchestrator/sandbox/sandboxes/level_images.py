@@ -31,7 +31,7 @@ class LevelImages:
         checked: CheckedImages | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`of_levels` are the images by level; `checked` are those without our agent."""
+        """`of_levels` are the images by level; `checked` are those that are not ours."""
         self._engine = engine
         self._of_levels = of_levels
         self._builds = builds

@@ -85,7 +85,7 @@ class Plan:
     # Offered by parts: what the container gets, and what is known about it.
     labels: dict[str, str] = field(default_factory=dict)
     binds: list[Bind] = field(default_factory=list)
-    agent: MountedAgent | None = None  # None: the image's own
+    agent: MountedAgent | None = None  # None: not known yet, or adopted
     variables: Mapping[str, str] = field(default_factory=dict)  # the image's, for commands
     mount_names: tuple[str, ...] = ()
     network: str | None = None  # None: no network

@@ -112,24 +112,24 @@ class Sandboxes:
         level: Level,
         limits: SessionLimits,
         looking: asyncio.Task[str] | None = None,
+        files: str | None = None,
     ) -> Sandbox:
         """Starts a sandbox for the session at that level and waits for its agent's hello.
 
-        `looking` is what `look_up` returned for the session's image, if it was called before. No
-        other sandbox may use the session's workspace, because its size is set here. Raises:
-        EngineUnavailableError, SandboxUnavailableError, ValidationError, and the errors of
-        `Workspaces.prepare`.
+        `looking` is what `look_up` returned for the session's image, if it was called before.
+        `files` is the id of the snapshot as which it begins, if it does. No other sandbox may use
+        the session's workspace, because its size is set here. Raises: EngineUnavailableError,
+        SandboxUnavailableError, ValidationError, and the errors of `Workspaces.prepare`.
         """
         await self.check_level(session, level)
         mounts = self._mounts(session, level)
         looking = looking or self.look_up(session.terms.image)
         # The agent of a session with a pack takes longer to be configured.
-        usual = can_wait(level) and has_usual_limits(level, limits) and session.pack is None
-        # The others have /workspace as the place of the workspace already.
-        usual = usual and session.workspace_path == WORKSPACE_DIR
-        bare = not mounts and not session.terms.volumes
+        bare = not mounts and not session.terms.volumes and session.pack is None
+        # Those that wait have /workspace as the place of the workspace already.
+        usual = can_wait(level) and session.workspace_path == WORKSPACE_DIR
         if self.pool.runs and bare and usual:
-            warm = await self._taken_over(session, level, limits, looking)
+            warm = await self._taken_over(session, level, limits, looking, files)
             if warm is not None:
                 return warm
         # The image may have been removed or replaced since the last session had it.
@@ -144,14 +144,23 @@ class Sandboxes:
         return parts.sandbox()
 
     async def _taken_over(
-        self, session: Session, level: Level, limits: SessionLimits, looking: asyncio.Task[str]
+        self,
+        session: Session,
+        level: Level,
+        limits: SessionLimits,
+        looking: asyncio.Task[str],
+        files: str | None,
     ) -> Sandbox | None:
         """A sandbox that waited, now the session's; None if there is none, or it failed."""
         image = session.terms.image
         # While the engine answers, its latest known id is used.
         known = self.pool.image_id(image)
         image_id = await asyncio.shield(looking) if known is None else known
-        waiting = self.pool.take(Shape.of(image, image_id, level), session.owner)
+        shape, waiting = Shape.of(image, image_id, level), None
+        if files is not None:
+            waiting = self.pool.take(shape.beginning_as(files, limits), session.owner)
+        if waiting is None and has_usual_limits(level, limits):
+            waiting = self.pool.take(shape, session.owner)
         if waiting is None:
             return None
         name, failed, taken = waiting.parts.plan.name, False, False

@@ -47,7 +47,7 @@ from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.session import Session
-from orchestrator.state.shapes import Shape, usual_limits
+from orchestrator.state.shapes import Shape
 from paddock.contract.words import Start
 
 # The time limit for each answer of an agent that is already there. Without one, the session gets
@@ -145,14 +145,15 @@ class Starter:
     async def start_ahead(self, shape: Shape) -> Assembly:
         """A sandbox whose agent waits for its session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
-        limits = usual_limits(shape.level)
+        limits = shape.limits
         # The image is named by its id, because its name may get another meaning.
         parts = self._assembly(
             Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead
         )
         parts.plan.start, parts.plan.image_id = Start.WARM, shape.image_id
         await parts.open()
-        self._workspaces.expect(limits.workspace_bytes)
+        if shape.files is None:
+            self._workspaces.expect(limits.workspace_bytes)
         return parts
 
     async def take_over(

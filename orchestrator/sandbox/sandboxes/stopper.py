@@ -30,6 +30,7 @@ class Stopper:
         lost by killing, so the log does not warn of it.
         """
         sandbox.shut_off()
+        sandbox.freezes.refuse()
         if sandbox.freezing is None:
             level = logging.DEBUG if ends else logging.WARNING
             sandbox.freezing = self._tasks.begin(self._freeze(sandbox, level))
@@ -40,6 +41,7 @@ class Stopper:
         if sandbox.freezing is not None and await sandbox.freezing:
             await self.thaw(sandbox)
         sandbox.freezing = None
+        sandbox.freezes.allow()
 
     async def hold(self, sandbox: Sandbox) -> None:
         """Freezes the sandbox for a while, in the same way as `freeze`.

@@ -51,13 +51,13 @@ class Suitability:
         """The id of the image that has that name now.
 
         Raises: EngineUnavailableError if this engine can't confine sandboxes; ValidationError if it
-        lacks the image, or if that is not a current sandbox image.
+        lacks the image, or if that is not a sandbox image.
         """
         await self._check_engine()
         return usable(image, await self._engine.image(image), self._checked).id
 
     def check_image(self, image: str, level: Level) -> None:
-        """Raises ValidationError if an image without our agent lacks what the level needs."""
+        """Raises ValidationError if an image that is not ours lacks what the level needs."""
         for facts in self._checked.named(image):
             problem = facts.problem(level)
             if problem is not None:

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
@@ -16,9 +15,10 @@ from orchestrator.host.engine.image_names import named_in
 from orchestrator.rules.policy.levels import Level, Levels
 from orchestrator.sandbox.sandboxes.parts import Assembly
 from orchestrator.sandbox.sandboxes.warm_demand import WarmDemand
+from orchestrator.sandbox.sandboxes.warm_images import WarmImages
 from orchestrator.sandbox.sandboxes.warm_state import Waiting, WaitingSandboxes, WarmFailures
 from orchestrator.settings.settings import Settings
-from orchestrator.state.shapes import Shape, can_wait, usual_limits
+from orchestrator.state.shapes import Shape, can_wait
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,13 @@ class WarmPool:
         """`start` starts a sandbox that waits; `find_image` finds the id of an image's name."""
         self._settings = settings
         self._start_one = start
-        self._find_image = find_image
         self._metrics = metrics
         self._clock = clock
         self._demand = WarmDemand(settings.warm_sandboxes)
         self._waiting = WaitingSandboxes(settings.warm_age)
-        # The latest known ids of images, by their names.
-        self._images: dict[str, str] = {}
-        self._next_look_at_image = -math.inf
+        # How many wait for sessions that begin as a snapshot.
+        self._kept: Counter[Shape] = Counter()
+        self._images = WarmImages(settings, find_image)
         # Removals continue if the pool's task is cancelled.
         self._removing = TaskScope("the removal of a sandbox that waited")
         self._changed = asyncio.Event()
@@ -121,6 +120,30 @@ class WarmPool:
         self._images[image] = image_id
         self._changed.set()
 
+    def keep(self, wanted: Mapping[Shape, int]) -> Counter[Shape]:
+        """From now on keeps that many for sessions that begin as snapshots, and no others of them.
+
+        Returns how many of each it keeps: the first ones that there is room for.
+        """
+        room = self._settings.warm_sandboxes - sum(self._settings.warm_least.values())
+        kept: Counter[Shape] = Counter()
+        for shape, number in wanted.items():
+            if self.runs and can_wait(shape.level) and room > 0:
+                self._images.setdefault(shape.image, shape.image_id)
+                kept[shape] = min(number, room)
+                room -= kept[shape]
+        if kept != self._kept:
+            self._kept = kept
+            self._changed.set()
+        return kept
+
+    async def calm(self) -> None:
+        """Waits until no session is being created, but not for long: there may be always one."""
+        if self._quiet is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CALM_SECONDS):
+                    await self._quiet()
+
     def wake(self) -> None:
         """Has the pool look whether there is room for another sandbox."""
         self._changed.set()
@@ -136,8 +159,11 @@ class WarmPool:
         now, found = self._clock(), None
         if not self._take_overs.pause((shape, account), now):
             self._images[shape.image] = shape.image_id
-            self._demand.asked(shape, account, now)
+            if shape.files is None:
+                self._demand.asked(shape, account, now)
             found = self._waiting.suitable(shape, now)
+        if found is None and shape.files is not None:
+            return None  # any of its level will do
         if found is None:
             self._metrics.warm_claimed(shape.level_name, None)
             self._changed.set()
@@ -211,19 +237,12 @@ class WarmPool:
         ready = [shape for shape, pause in pauses.items() if not pause]
         this.failed = len(ready) < len(pauses)
         if ready:
-            await self._calm()
+            await self.calm()
         for shape in ready:
             if await self._tried(shape, this):
                 self._changed.set()  # another one may be missing
                 break
         return min([self._next_look(now), *(pause for pause in pauses.values() if pause)])
-
-    async def _calm(self) -> None:
-        """Waits until no session is being created, but not for long: there may be always one."""
-        if self._quiet is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CALM_SECONDS):
-                    await self._quiet()
 
     async def _tried(self, shape: Shape, this: Round) -> bool:
         """Tries to start one; returns whether there was room for it."""
@@ -243,7 +262,7 @@ class WarmPool:
 
     def _current(self, shape: Shape) -> Shape | None:
         level = self._level(shape.level_name)
-        return None if level is None else Shape.of(shape.image, self._images[shape.image], level)
+        return None if level is None else shape.renewed(self._images[shape.image], level)
 
     def _level(self, name: str) -> Level | None:
         """The level of that name, if its sandboxes can wait."""
@@ -251,38 +270,19 @@ class WarmPool:
         return level if level is not None and can_wait(level) else None
 
     async def _least(self, now: float) -> Counter[Shape]:
-        """How many wait even without demand; none while the default image is not known."""
-        least: Counter[Shape] = Counter()
-        if self._settings.warm_least and now >= self._next_look_at_image:
-            await self._look_at_images(now)
+        """How many wait even without demand; none while their image is not known."""
+        least = Counter(
+            {shape: each for shape, each in self._kept.items() if self._current(shape) == shape}
+        )
+        await self._images.look(now)
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
-            image = self._default_image(name)
+            image = self._images.default(name)
             if level is None or not named_in(level.images, image):
                 continue
             if number and image in self._images:
                 least[Shape.of(image, self._images[image], level)] = number
         return least
-
-    def _default_image(self, level: str) -> str:
-        """What sessions of that level get without a request, as far as it is known to be there."""
-        own = self._settings.default_images.get(level)
-        return self._settings.image if own is None or own not in self._images else own
-
-    async def _look_at_images(self, now: float) -> None:
-        """Finds the default images of the levels that should have waiting sandboxes."""
-        usual, own = self._settings.image, self._settings.default_images
-        wanted = [usual, *(own[name] for name in self._settings.warm_least if name in own)]
-        for image in dict.fromkeys(wanted):
-            try:
-                self._images[image] = await self._find_image(image)
-                # Starts look at it, too; the engine has more to do while sessions are created.
-                self._next_look_at_image = now + _LONGEST_PAUSE
-            except (PaddockError, OSError) as error:
-                told = log.warning if image == usual else log.info
-                told("image %s is not found for sandboxes ahead: %s", image, error)
-                if image != usual:
-                    self._images.pop(image, None)
 
     def _next_look(self, now: float) -> float:
         """In how many seconds something becomes too old, at most the longest pause."""
@@ -291,14 +291,12 @@ class WarmPool:
 
     async def _start(self, shape: Shape) -> None:
         """Raises: the errors of the parts; CapacityExhaustedError if the host has no room."""
-        image_id = await self._find_image(shape.image)
-        if image_id != shape.image_id:
-            # The earlier one may not exist any more.
-            self.image_changed(shape.image, image_id)
+        if await self._images.changed(shape):
+            self._changed.set()  # the earlier one may not exist any more
             return
         if self._admit is not None:
             exist = self._sessions() + len(self._waiting) + len(self._removing)
-            await self._admit(exist, usual_limits(shape.level).memory_bytes)
+            await self._admit(exist, shape.limits.memory_bytes)
         parts = await self._start_one(shape)
         self._starts.succeeded(shape)
         self._waiting.append(Waiting(shape, parts, self._clock()))

@@ -8,11 +8,14 @@ from orchestrator.sandbox.volumes.volume_paths import overlap, refusal
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 FIELD = "workspace_path"
+# Agents that expect to be root keep their tools in its home. Nothing that runs as root in a sandbox
+# has a home or reads one: the interpreter of the agent is isolated.
+_ROOTS_HOME = "/root"
 
 
 def check_path(path: str) -> None:
     """Checks a client's path by its text. Raises: ValidationError."""
-    why = None if path == WORKSPACE_DIR else refusal(path)
+    why = None if path in (WORKSPACE_DIR, _ROOTS_HOME) else refusal(path)
     if why is not None:
         raise ValidationError(f"{FIELD} {why}", field=FIELD)
 

@@ -35,7 +35,8 @@ class CapacitySettings(BaseModel):
         ge=0,
         le=1000,
         description="The highest number of sandboxes that wait, started, for sessions. Recent "
-        "demand decides which ones wait, and there are none without it. 0: none.",
+        "demand decides which ones wait, and there are none without it, except for `warm` of "
+        "templates. 0: none.",
     )
     warm_least: Annotated[dict[str, int], OrJson] = Field(
         default={},

@@ -1,6 +1,6 @@
 """Settings of where Paddock listens and what it logs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
@@ -17,6 +17,8 @@ from orchestrator.settings.value_types import (
     PageOrigin,
 )
 from orchestrator.settings.values import NOWHERE, split_address
+
+ForeignProtocol: TypeAlias = Literal["e2b", "swerex", "openhands"]
 
 
 class ServerSettings(BaseModel):
@@ -42,6 +44,12 @@ class ServerSettings(BaseModel):
         max_length=64,
         description="Origins of other servers whose pages may call the API with a key or handle, "
         "comma-separated, such as `https://app.example.org`. There is no wildcard.",
+    )
+    compat: Annotated[tuple[ForeignProtocol, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="Interfaces of other sandboxes that are served below `/compat/`, "
+        "comma-separated: `e2b`, `swerex`, `openhands`. They give their clients nothing that this "
+        "API would not.",
     )
     preview_listen: str | None = Field(
         default=None,

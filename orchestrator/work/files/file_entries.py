@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from orchestrator.host.link.messages import malformed
@@ -10,6 +12,8 @@ from sandbox_agent.decide.protocol import Message
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
 _MOST_MODE = 0o7777
+_MOST_ATTRIBUTES = 64
+NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 _VERSION = re.compile(r"[0-9a-f]{32}")
 
 
@@ -27,6 +31,8 @@ class FileEntry(NamedTuple):
     target: str | None
     # The entity tag, of one entry that was asked for.
     version: str | None = None
+    # The extended attributes that were asked for, by names without their prefix.
+    attributes: Mapping[str, str] = NO_ATTRIBUTES
 
 
 class Listing(NamedTuple):
@@ -51,9 +57,17 @@ def parse_entry(entry: Any) -> FileEntry:
             modified=modified,
             target=None if target is None else str(target),
             version=parse_version(entry.get("version")),
+            attributes={str(name): str(value) for name, value in _attributes(entry).items()},
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise malformed() from None
+
+
+def _attributes(entry: Any) -> dict[Any, Any]:
+    given = entry.get("attributes") or {}
+    if not isinstance(given, dict) or len(given) > _MOST_ATTRIBUTES:
+        raise ValueError
+    return given
 
 
 def parse_version(value: Any) -> str | None:

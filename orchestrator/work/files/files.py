@@ -1,7 +1,7 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from orchestrator.ground.errors import ConflictError
@@ -13,6 +13,7 @@ from orchestrator.sandbox.packs.decisions import visible
 from orchestrator.state.session import Session
 from orchestrator.work.files.downloads import FileDownload, MemoryStream, Range, part_of, whole
 from orchestrator.work.files.file_entries import (
+    NO_ATTRIBUTES,
     FileEntry,
     Listing,
     parse_entry,
@@ -173,6 +174,7 @@ class Files:
         parents: bool = False,
         modified: int | None = None,
         conditions: Conditions = NO_CONDITIONS,
+        attributes: Mapping[str, str] = NO_ATTRIBUTES,
     ) -> Written:
         """Writes a file, replacing it (`overwrite`) or at its end (`append`).
 
@@ -181,10 +183,14 @@ class Files:
         or new file gets; without them a file keeps its own. `modified` is the time of its last
         change in seconds; None: now. With `parents`, missing directories above it are made.
         `conditions` are checked in one step with the replacement: PreconditionFailedError.
+        `attributes` are the extended ones of a replaced or new file, by names that begin with
+        `user.`; it has no others.
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._requests.prepare(principal, session, "file.write", path)
-        facts = {"permissions": permissions, "modified": modified, "parents": parents}
+        facts: Message = {"permissions": permissions, "modified": modified, "parents": parents}
+        if attributes:
+            facts["attributes"] = dict(attributes)
         opened = await self._requests.open(link, operation, path, **facts, **conditions.params())
         FaultPoint.FILE_OPENED.reached()
         stream = stream_of(link, opened)
@@ -201,11 +207,23 @@ class Files:
         return Written(whole_number(done, "bytes"), parse_version(done.get("version")))
 
     async def list(
-        self, principal: Principal, session: Session, path: str, depth: int, glob: str | None = None
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        depth: int,
+        glob: str | None = None,
+        *,
+        attributes: str | None = None,
     ) -> Listing:
-        """What a directory holds, `depth` levels down; with `glob`, only what matches it."""
+        """What a directory holds, `depth` levels down; with `glob`, only what matches it.
+
+        `attributes` is the prefix of the extended ones that are told, too.
+        """
         link, path = await self._requests.prepare(principal, session, "file.list", path, whole=True)
-        params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES, "glob": glob}
+        params: Message = {"path": path, "depth": depth, "limit": _MOST_ENTRIES, "glob": glob}
+        if attributes is not None:
+            params["attributes"] = attributes
         listed = await self._requests.ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
@@ -215,10 +233,15 @@ class Files:
             found = tuple(entry for entry in found if visible(pack, absolute(entry.path)))
         return Listing(found, listed.get("truncated") is True)
 
-    async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
-        """One file, directory or link, which is not followed."""
+    async def stat(
+        self, principal: Principal, session: Session, path: str, *, attributes: str | None = None
+    ) -> FileEntry:
+        """One file, directory or link, which is not followed; `attributes` as for `list`."""
         link, path = await self._requests.prepare(principal, session, "file.stat", path, whole=True)
-        return parse_entry(await self._requests.ask(link, "file.stat", {"path": path}))
+        params: Message = {"path": path}
+        if attributes is not None:
+            params["attributes"] = attributes
+        return parse_entry(await self._requests.ask(link, "file.stat", params))
 
     async def chmod(
         self, principal: Principal, session: Session, path: str, permissions: int

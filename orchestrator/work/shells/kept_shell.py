@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -171,20 +171,23 @@ class KeptShell(Shell):
         self._waits, self._look_ms = False, _FIRST_LOOK_MS
         self._given += 1
 
-    async def outcome(self, run: ShellRun, expect: str | None) -> Why:
-        """Waits until there is something to answer about a command."""
+    async def outcome(self, run: ShellRun, expect: Sequence[str] | None) -> Why:
+        """Waits until there is something to answer about a command.
+
+        Without texts that are expected, that is also a program that waits for input.
+        """
         while (why := self._why(run, expect)) is None:
             await self._changed.wait()
         return why
 
-    def _why(self, run: ShellRun, expect: str | None) -> Why | None:
+    def _why(self, run: ShellRun, expect: Sequence[str] | None) -> Why | None:
         if run.state is not None:
             return Why.SYNTAX_ERROR if run.state.syntax_error else Why.FINISHED
         if self._over:
             return Why.ENDED
         if expect is not None:
             # It may come while a program also waits for input.
-            return Why.MATCHED if self.printed.found else None
+            return None if self.printed.found is None else Why.MATCHED
         return Why.WAITING if self._waits else None
 
     async def ended(self, run: ShellRun) -> None:

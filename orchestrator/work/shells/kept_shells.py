@@ -20,7 +20,7 @@ from orchestrator.work.shells.kept_shell import (
     kept_spec,
     record_name,
 )
-from orchestrator.work.shells.shell_runs import RunAnswer, ShellRuns
+from orchestrator.work.shells.shell_runs import RunAnswer, ShellRuns, Until
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.shell import SHELL_LIMITS, ShellLimits
 from orchestrator.work.terminals.shells import refused_shell
@@ -149,8 +149,7 @@ class KeptShells:
         session: Session,
         name: str,
         command: str,
-        timeout: float,
-        expect: str | None,
+        until: Until,
     ) -> RunAnswer:
         """Runs a command and returns its answer.
 
@@ -159,7 +158,7 @@ class KeptShells:
         """
         session.check_open()
         live = await self._find(session, name)
-        return await self._runs.run(principal, live, _shell(live), command, timeout, expect)
+        return await self._runs.run(principal, live, _shell(live), command, until)
 
     async def input(
         self,
@@ -167,8 +166,7 @@ class KeptShells:
         session: Session,
         name: str,
         text: str,
-        timeout: float,
-        expect: str | None,
+        until: Until,
     ) -> RunAnswer:
         """Types a text into the program that runs, and returns the command's next answer.
 
@@ -177,7 +175,7 @@ class KeptShells:
         """
         session.check_open()
         live = await self._find(session, name)
-        return await self._runs.input(principal, live, _shell(live), text, timeout, expect)
+        return await self._runs.input(principal, live, _shell(live), text, until)
 
     async def interrupt(self, session: Session, name: str) -> KeptShellView:
         """Interrupts the command that runs; if none does, nothing happens. Raises: as `input`."""

@@ -1,5 +1,6 @@
 """What a kept shell's programs have printed since the last answer: bounded, and searched. Pure."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # The first and the last bytes that one answer has.
@@ -22,14 +23,15 @@ class RunOutput:
         self._head = bytearray()
         self._tail = bytearray()
         self._total = 0
-        self._searched = b""
+        self._searched: dict[str, bytes] = {}
         self._seen = b""
-        # Whether the text that is looked for has been printed.
-        self.found = False
+        # The first of the texts that are looked for to be printed.
+        self.found: str | None = None
 
-    def look_for(self, text: str | None) -> None:
-        """Looks for that text in the output from here on, and in what no answer has had."""
-        self._searched, self._seen, self.found = (text or "").encode(), b"", False
+    def look_for(self, texts: Sequence[str]) -> None:
+        """Looks for those texts in the output from here on, and in what no answer has had."""
+        self._searched = {text: text.encode() for text in texts}
+        self._seen, self.found = b"", None
         self._search(bytes(self._head))
         self._search(bytes(self._tail))
 
@@ -55,9 +57,11 @@ class RunOutput:
         return printed
 
     def _search(self, data: bytes) -> None:
-        if not self._searched or self.found or not data:
+        if not self._searched or self.found is not None or not data:
             return
         window = self._seen + data
-        self.found = self._searched in window
-        most = len(self._searched) - 1
+        places = {text: window.find(wanted) for text, wanted in self._searched.items()}
+        printed = {text: place for text, place in places.items() if place >= 0}
+        self.found = min(printed, key=printed.__getitem__, default=None)
+        most = max(map(len, self._searched.values())) - 1
         self._seen = window[-most:] if most else b""

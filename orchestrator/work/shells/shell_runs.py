@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -32,6 +33,18 @@ _GRACE_SECONDS = (1.0, 5.0)
 _NUMBER_BITS = 52
 
 
+class Until(NamedTuple):
+    """When a command is answered: it has finished, or what is here.
+
+    `seconds`: after this time; then it is stopped, unless `goes_on`. `expect`: one of these texts
+    is printed; None: a program waits for input.
+    """
+
+    seconds: float
+    expect: Sequence[str] | None = None
+    goes_on: bool = False
+
+
 class RunAnswer(NamedTuple):
     """What has come of a command so far.
 
@@ -42,6 +55,7 @@ class RunAnswer(NamedTuple):
     shell: KeptShell
     why: Why
     printed: Printed
+    matched: str | None
     duration_ms: int
     exit_code: int | None
     error: str | None
@@ -69,7 +83,7 @@ class ShellRuns:
             return True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return await shell.outcome(run, "") is Why.FINISHED
+                return await shell.outcome(run, ()) is Why.FINISHED
         return False
 
     async def run(
@@ -78,8 +92,7 @@ class ShellRuns:
         live: OpenTerminal,
         shell: KeptShell,
         command: str,
-        timeout: float,
-        expect: str | None,
+        until: Until,
     ) -> RunAnswer:
         """Runs a command and returns its answer; a caller that leaves stops it.
 
@@ -90,9 +103,9 @@ class ShellRuns:
         async with shell.attended:
             if shell.run is not None:
                 raise BusyError(_BUSY, pty=live.id)
-            starting = self._start(principal, live, shell, command, expect)
+            starting = self._start(principal, live, shell, command, until)
             run = await self._tasks.shield(starting, lambda run: self._leave(live, shell, run))
-            return await self._answered(live, shell, run, timeout, expect)
+            return await self._answered(live, shell, run, until)
 
     async def input(
         self,
@@ -100,8 +113,7 @@ class ShellRuns:
         live: OpenTerminal,
         shell: KeptShell,
         text: str,
-        timeout: float,
-        expect: str | None,
+        until: Until,
     ) -> RunAnswer:
         """Types into the program that runs; an empty text only waits for the next answer.
 
@@ -115,10 +127,10 @@ class ShellRuns:
             run = shell.run
             if run is None:
                 raise ConflictError("the command has ended: run another one", pty=live.id)
-            shell.printed.look_for(expect)
+            shell.printed.look_for(until.expect or ())
             if text:
                 await self._tasks.shield(self._type(principal, live, shell, text))
-            return await self._answered(live, shell, run, timeout, expect)
+            return await self._answered(live, shell, run, until)
 
     # The way of a command.
 
@@ -128,7 +140,7 @@ class ShellRuns:
         live: OpenTerminal,
         shell: KeptShell,
         command: str,
-        expect: str | None,
+        until: Until,
     ) -> ShellRun:
         counted = await self._budgets.admit(principal, live.session)
         run = ShellRun(1 + secrets.randbits(_NUMBER_BITS), command)
@@ -137,7 +149,7 @@ class ShellRuns:
         except BaseException:
             self._budgets.withdraw(live.session)
             raise
-        shell.printed.look_for(expect)
+        shell.printed.look_for(until.expect or ())
         try:
             await shell.start(run)
         except PaddockError as error:
@@ -175,12 +187,11 @@ class ShellRuns:
         live: OpenTerminal,
         shell: KeptShell,
         run: ShellRun,
-        timeout: float,
-        expect: str | None,
+        until: Until,
     ) -> RunAnswer:
         try:
             with live.session.busy_terminal():
-                why = await self._outcome(live, shell, run, timeout, expect)
+                why = await self._outcome(live, shell, run, until)
                 if run.state is not None or why is Why.ENDED:
                     await run.recorded.wait()
                 if why is Why.ENDED:
@@ -193,18 +204,14 @@ class ShellRuns:
         return _answer(live, shell, run, why)
 
     async def _outcome(
-        self,
-        live: OpenTerminal,
-        shell: KeptShell,
-        run: ShellRun,
-        timeout: float,
-        expect: str | None,
+        self, live: OpenTerminal, shell: KeptShell, run: ShellRun, until: Until
     ) -> Why:
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                return await shell.outcome(run, expect)
-        if live.session.status is Status.PAUSED:
-            return Why.TIMED_OUT  # it stands still, and goes on with the session
+            async with asyncio.timeout(until.seconds):
+                return await shell.outcome(run, until.expect)
+        # In a paused session it stands still, and goes on with the session.
+        if until.goes_on or live.session.status is Status.PAUSED:
+            return Why.TIMED_OUT
         await self._stop(live, shell, run, TIMEOUT)
         return Why.TIMED_OUT
 
@@ -307,6 +314,7 @@ def _answer(live: OpenTerminal, shell: KeptShell, run: ShellRun, why: Why) -> Ru
         shell,
         why,
         shell.printed.take(),
+        shell.printed.found if why is Why.MATCHED else None,
         run.duration_ms,
         live.record.exit_code if state is None and over else state and state.exit_code,
         state.syntax_error if state is not None and state.syntax_error else None,

@@ -23,6 +23,8 @@ ARGV = (
     *("/bin/sh", "-c"),
     "command -v bash >/dev/null && exec bash --noprofile --norc; exec sh",
 )
+# The same, in a directory.
+_IN_DIRECTORY = f'cd -- "$1" || exit; {ARGV[-1]}'
 # One request to the agent: it answers as soon as there is output.
 POLL_MS = 600_000
 # How long a lost agent may take to come back before its shell is given up.
@@ -54,8 +56,13 @@ class _NoPrompt(PromptPattern):
         return False
 
 
-def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
-    """The terminal of a shell with that size, and with the session's own variables."""
+def shell_spec(
+    size: Size, env: Mapping[str, str], limits: ShellLimits, directory: str = ""
+) -> TerminalSpec:
+    """The terminal of a shell with that size, and with the session's own variables.
+
+    `directory` is where it begins; empty: in the workspace.
+    """
 
     def infer(_before: PromptState | None, _prompt: str, _command: str | None) -> str:
         return ""
@@ -67,7 +74,7 @@ def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> Termi
         tool=NAME,
         manifest_sha256=None,
         startup_command="bash --noprofile --norc",
-        argv=ARGV,
+        argv=(*ARGV[:-1], _IN_DIRECTORY, "sh", directory) if directory else ARGV,
         env={**env, "TERM": TERMINAL_TYPE},
         ready=_NoPrompt(),
         line_terminator="",
@@ -115,6 +122,8 @@ class Shell(Device):
         self._frozen = frozen
         self._typing = asyncio.Lock()
         self._reading: asyncio.Task[Any] | None = None
+        # Whether `follow` has returned.
+        self._followed = asyncio.Event()
         self._idle: asyncio.Timeout | None = None
         self._idle_seconds = 0.0
 
@@ -127,6 +136,7 @@ class Shell(Device):
         errors of `read`.
         """
         self._reading, self._idle_seconds = asyncio.current_task(), idle_seconds
+        self._followed.clear()
         try:
             async with asyncio.timeout(idle_seconds) as self._idle:
                 while (page := await self._next()).ended is None:
@@ -134,6 +144,7 @@ class Shell(Device):
                         self.use()
         finally:
             self._reading = self._idle = None
+            self._followed.set()
 
     async def _next(self) -> Page:
         """The next output, also of an agent that was away. Raises: the errors of `read`."""
@@ -155,14 +166,19 @@ class Shell(Device):
             self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
 
     async def stop_reading(self) -> None:
-        """Waits until `follow` has read the end, but not long: a lost agent reports none."""
+        """Waits until `follow` has read the end, but not long: a lost agent reports none.
+
+        The task that follows may itself wait for the caller, once it has read the end.
+        """
         reading = self._reading
         if reading is None or reading is asyncio.current_task():
             return
-        await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
-        if self._reading is reading:
+        try:
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await self._followed.wait()
+        except TimeoutError:
             reading.cancel()
-            await asyncio.wait({reading})
+            await self._followed.wait()
 
     async def take_late(self) -> list[Late]:
         """Writes what was read and typed to the evidence; a shell has no late output."""

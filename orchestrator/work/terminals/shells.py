@@ -1,11 +1,12 @@
-"""Shells of persons: who may open one, who watches, and what ends it."""
+"""Live shells of persons and programs: who may open one, who watches, and what ends it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
-from orchestrator.ground.errors import BusyError, PermissionDeniedError
+from orchestrator.ground.errors import BusyError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
@@ -17,8 +18,12 @@ from orchestrator.work.terminals.shell import NAME, SHELL_LIMITS, Shell, ShellLi
 from orchestrator.work.terminals.terminal import Status
 from orchestrator.work.terminals.terminals import Terminals
 from orchestrator.work.terminals.viewers import Size, Viewer
+from sandbox_agent.decide.command_words import CommandError
+from sandbox_agent.decide.commands import normalize_cwd
+from sandbox_agent.decide.variables import refused_variable
 
 LEVEL_RULE = "shell-level"
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 REVOKED = "key_revoked"
 # The program, as the shell allowlist of a context pack names it.
 _PROGRAM = "bash"
@@ -93,15 +98,25 @@ class Shells:
         """Stops following changes of keys."""
         self._ignore_keys()
 
-    async def open(self, principal: Principal, session: Session, size: Size) -> OpenTerminal:
+    async def open(
+        self,
+        principal: Principal,
+        session: Session,
+        size: Size,
+        *,
+        env: Mapping[str, str] = NO_VARIABLES,
+        cwd: str | None = None,
+    ) -> OpenTerminal:
         """A new shell, where the session's level permits one.
 
-        Raises: PermissionDeniedError with the rule, BusyError if the session has too many, and the
-        errors of `Terminals.open_shell`.
+        `env` are variables besides the session's; `cwd` is a directory, by default the workspace.
+        Raises: PermissionDeniedError with the rule, ValidationError, BusyError if the session has
+        too many, and the errors of `Terminals.open_shell`.
         """
         session.check_open()
         session.secrets.check()
-        refused = refused_shell(session)
+        directory = "" if cwd is None else _directory(cwd, session)
+        refused = refused_shell(session) or _refused_variable(session, env)
         if refused is not None:
             rule, message = refused
             draft = EventDraft(
@@ -112,7 +127,7 @@ class Shells:
         most = self._limits.shells
         if self._count(session) >= most:
             raise BusyError(f"{most} shells are open in this session already: end one")
-        spec = shell_spec(size, session.terms.env, self._limits)
+        spec = shell_spec(size, {**session.terms.env, **env}, self._limits, directory)
         self._opening[session.key] += 1
         try:
             idle_seconds = self._limits.idle_seconds
@@ -129,13 +144,13 @@ class Shells:
         return opened + self._opening[session.key]
 
     @contextmanager
-    def watching(self, live: OpenTerminal, *, types: bool) -> Iterator[Watched]:
+    def watching(self, live: OpenTerminal, *, types: bool, held: bool = True) -> Iterator[Watched]:
         """Watches a live terminal meanwhile; with `types`, a shell's viewer may type.
 
-        Raises: BusyError if it has too many viewers.
+        `held`: it begins with what was last printed. Raises: BusyError if it has too many viewers.
         """
         shell = _persons(live)
-        viewer = live.viewers.join()
+        viewer = live.viewers.join(held=held)
         try:
             if shell is not None:
                 shell.use()
@@ -157,6 +172,8 @@ class Shells:
                 self._terminals.end(live, REVOKED)
 
     def _may_have(self, live: OpenTerminal) -> bool:
+        if live.opener.role is Role.HANDLE:
+            return live.session.live
         key = self._keys.current(live.opener)
         if key is None or key.role not in _ROLES:
             return False
@@ -167,6 +184,18 @@ def _persons(live: OpenTerminal) -> Shell | None:
     """The shell, if it is a person's."""
     shell = live.terminal
     return shell if isinstance(shell, Shell) and shell.spec.kept_cwd is None else None
+
+
+def _directory(cwd: str, session: Session) -> str:
+    try:
+        return normalize_cwd(cwd or ".", session.workspace_path, anywhere=True)
+    except CommandError as error:
+        raise ValidationError(str(error), field="cwd") from None
+
+
+def _refused_variable(session: Session, env: Mapping[str, str]) -> tuple[str, str] | None:
+    message = refused_variable(env, {}, session.level.environment, session.level.name)
+    return None if message is None else ("environment-allowlist", message)
 
 
 def refused_shell(session: Session) -> tuple[str, str] | None:

@@ -110,11 +110,13 @@ class Viewers:
         """The number of viewers."""
         return len(self._open)
 
-    def join(self) -> Viewer:
-        """A viewer, who must `leave`. Raises: BusyError if there are too many."""
+    def join(self, *, held: bool = True) -> Viewer:
+        """A viewer, who must `leave`; without `held`, one of what is printed from now on.
+
+        Raises: BusyError if there are too many."""
         if len(self._open) >= MOST_VIEWERS:
             raise BusyError(f"{MOST_VIEWERS} viewers watch this terminal already")
-        viewer = Viewer(bytes(self._held))
+        viewer = Viewer(bytes(self._held) if held else b"")
         if self._ended is not None:
             viewer.end(self._ended)
         self._open.add(viewer)

@@ -33,6 +33,7 @@ def show(info: "InspectedSession") -> None:
             ("ends at", _ends(info)),
             ("ended", _ended(info)),
             ("labels", " ".join(f"{k}={v}" for k, v in info.labels.items()) or None),
+            ("metadata", " ".join(f"{k}={v}" for k, v in info.metadata.items()) or None),
             ("work", info.work_id),
             ("episode", info.episode_id),
             ("parent", info.parent),

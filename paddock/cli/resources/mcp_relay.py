@@ -82,8 +82,10 @@ class Relay:
         self._session = session
         self._write = write
         self._tasks: set[asyncio.Task[None]] = set()
-        # The client's `initialize`, for a control plane that was restarted.
+        # The client's `initialize`, and what it wants to be told, for a control plane that was
+        # restarted.
         self._first: Message | None = None
+        self._wanted: dict[str, Message] = {}
         self._beginning = asyncio.Lock()
 
     async def run(self, messages: AsyncIterator[bytes]) -> None:
@@ -143,12 +145,29 @@ class Relay:
     async def _pass_on(self, message: Message) -> None:
         async with aclosing(self._session.mcp.request(message)) as answers:
             async for answer in answers:
+                if "result" in answer:
+                    self._note(message)
                 await self._write(answer)
 
+    def _note(self, message: Message) -> None:
+        """Keeps what the client wants to be told, and has been promised."""
+        method, params = message["method"], message.get("params") or {}
+        if method == "logging/setLevel":
+            self._wanted[method] = message
+        elif method == "resources/subscribe":
+            self._wanted[f"resource {params.get('uri')}"] = message
+        elif method == "resources/unsubscribe":
+            self._wanted.pop(f"resource {params.get('uri')}", None)
+
     async def _begin_again(self) -> None:
-        if self._first is not None:
-            async with self._beginning:
-                await self._session.mcp.initialize(self._first)
+        if self._first is None:
+            return
+        async with self._beginning:
+            await self._session.mcp.initialize(self._first)
+            for message in list(self._wanted.values()):
+                async with aclosing(self._session.mcp.request(message)) as answers:
+                    async for _answer in answers:
+                        pass  # the client has the first answer
 
     async def _listen(self) -> None:
         from paddock.client import PaddockError

@@ -58,6 +58,10 @@ async def list_all(
     label: Annotated[
         str | None, typer.Option(metavar="KEY:VALUE", help="Only sessions with this label.")
     ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="Only sessions with this text by that name."),
+    ] = None,
     work: Annotated[
         str | None, typer.Option("--work", metavar="ID", help="Only sessions of this work.")
     ] = None,
@@ -70,7 +74,11 @@ async def list_all(
     """List the sessions that the key may see, newest first."""
     wanted = pairs([label], "--label", ":") if label else {}
     sessions = await paddock.sessions.list(
-        status=status, label=next(iter(wanted.items()), None), work_id=work, parent=parent
+        status=status,
+        label=next(iter(wanted.items()), None),
+        metadata=pairs(metadata, "--metadata"),
+        work_id=work,
+        parent=parent,
     )
     found = [session.info for session in sessions]
     print_items(
@@ -110,6 +118,10 @@ async def create(
     image: Image = None,
     template: FromTemplate = None,
     label: LabelPairs = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="A text to keep with the session."),
+    ] = None,
     limits: LimitAmounts = None,
     env: Variables = None,
     secret: SecretNames = None,
@@ -151,6 +163,7 @@ async def create(
     if ensure and session_id is None:
         raise Failure("--ensure goes with --id", status=Status.USAGE)
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
+    texts = pairs(metadata, "--metadata")
     total, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
     secrets, lower = secret_values(secret), limit_amounts(limits)
     terms = SessionTerms(
@@ -158,6 +171,7 @@ async def create(
         image=image,
         template=template,
         labels=labels,
+        metadata=texts or None,
         env=variables,
         secrets=secrets or None,
         idle_timeout=idle_timeout,

@@ -31,7 +31,7 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
     print_items(
         await paddock.templates.list(),
         listing,
-        ("name", "state", "level", "image", ">size", ">built", "description"),
+        ("name", "state", "level", "image", ">size", ">built", ">ready", "description"),
         lambda each: (
             each.name,
             each.state,
@@ -39,6 +39,7 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
             each.image or "-",
             "-" if each.size_bytes is None else size(each.size_bytes),
             "-" if each.built_at is None else age(each.built_at),
+            _ready(each),
             each.description,
         ),
         nothing="there are no templates: the operator's PADDOCK_TEMPLATES_DIR has their files",
@@ -61,6 +62,10 @@ async def build(paddock: "Paddock", template: _Name, as_json: AsJson = False) ->
     _print(built, as_json=as_json)
 
 
+def _ready(shown: "Template") -> str:
+    return f"{shown.ready} of {shown.warm}" if shown.warm else "-"
+
+
 def _print(shown: "Template", *, as_json: bool) -> None:
     if as_json:
         print_json(shown.raw)
@@ -78,6 +83,7 @@ def _print(shown: "Template", *, as_json: bool) -> None:
             ("digest", shown.digest),
             ("built", None if shown.built_at is None else f"{shown.built_at:%Y-%m-%d %H:%M:%S}"),
             ("size", None if shown.size_bytes is None else size(shown.size_bytes)),
+            ("ready", _ready(shown) if shown.warm else None),
             ("error", None if failure is None else failure.error),
             ("output", None if failure is None else failure.output or None),
         )

@@ -1,10 +1,10 @@
-"""Reads what programs of this image look for besides a session's manifest: `baseline.toml`."""
+"""Reads what programs of images look for besides a session's manifest: `baseline.toml`."""
 
 import os
 from typing import NamedTuple
 
-PACKAGED = "/opt/paddock/baseline.toml"
-# Only in images that an operator has made.
+PACKAGED = os.path.join(os.path.dirname(__file__), "baseline.toml")
+# Of the image; only its maker has it there.
 ADDED = "/etc/paddock/baseline.toml"
 
 
@@ -21,7 +21,7 @@ class BaselineError(ValueError):
 
 
 def load(packaged: str = PACKAGED, added: str = ADDED) -> ImageBaseline:
-    """The baseline of the image, with what its operator has added. Raises: BaselineError."""
+    """The baseline of every image, with what this one adds. Raises: BaselineError."""
     own = _file(packaged)
     more = _file(added) if os.path.lexists(added) else ImageBaseline()
     return ImageBaseline(*(one + other for one, other in zip(own, more, strict=True)))

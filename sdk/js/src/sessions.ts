@@ -51,12 +51,17 @@ export class Sessions {
 
   /** Live and recently ended sessions, newest first; with a final `status`, all that ended so. */
   list(
-    { label, ...filters }: Omit<Query<"list_sessions">, "label"> & {
+    { label, metadata, ...filters }: Omit<Query<"list_sessions">, "label" | "metadata"> & {
       readonly label?: readonly [name: string, value: string];
+      readonly metadata?: Readonly<Record<string, string>>;
     } = {},
     options?: CallOptions,
   ): Pages<Session> {
-    const query = { ...filters, ...(label && { label: label.join(":") }) };
+    const query = {
+      ...filters,
+      ...(label && { label: label.join(":") }),
+      ...(metadata && { metadata: new URLSearchParams(metadata).toString() }),
+    };
     return new Pages(async (next) => {
       const cursor = next ?? filters.cursor;
       const page = await this.api.call("list_sessions", { query: { ...query, cursor } }, options);

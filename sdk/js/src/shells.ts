@@ -37,8 +37,9 @@ export class Shell extends Disposable {
   /**
    * Runs a command, of any number of lines; what has come of it.
    *
-   * After `timeout` seconds the command is interrupted. With `expect`, it returns as soon as the
-   * output contains this text, while the command runs on.
+   * After `timeout` seconds the command is interrupted, unless `at_timeout` is `continue`. With
+   * `expect`, it returns as soon as the output contains this text, or one of these, while the
+   * command runs on.
    */
   async run(command: string, terms: RunTerms = {}, options: CallOptions = {}): Promise<ShellAnswer> {
     const given = { path: this.#path, body: { ...terms, command } };

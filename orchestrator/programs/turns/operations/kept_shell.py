@@ -6,7 +6,7 @@ from orchestrator.programs.turns.operations.turn_operation import Done, StagedCh
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.work.shells.kept_shell import ShellSettings
-from orchestrator.work.shells.shell_runs import RunAnswer
+from orchestrator.work.shells.shell_runs import RunAnswer, Until
 from paddock.contract.shells import DEFAULT_RUN_SECONDS, MOST_RUN_SECONDS, MOST_SHELL_COMMAND
 
 _MOST_NAME = 64
@@ -22,16 +22,16 @@ async def in_kept_shell(
     seconds = milliseconds / 1000 or DEFAULT_RUN_SECONDS
     _check(script, name, seconds, typed)
     shells, session, principal = context.services.kept_shells, context.session, context.principal
-    wanted = expect or None
+    until = Until(seconds, (expect,) if expect else None)
     if typed or not script:
-        answer = await shells.input(principal, session, name, typed, seconds, wanted)
+        answer = await shells.input(principal, session, name, typed, until)
     else:
         try:
             await shells.get(session, name)
         except (NotFoundError, ConflictError):
             settings = ShellSettings(name, session.workspace_path, {})
             await shells.create(principal, session, settings)
-        answer = await shells.run(principal, session, name, script, seconds, wanted)
+        answer = await shells.run(principal, session, name, script, until)
     recorded = {"pty": answer.shell.id, "status": str(answer.why), "exit_code": answer.exit_code}
     return Done(_value(answer), recorded, staged=(StagedChange("run", command=script or typed),))
 

@@ -596,6 +596,8 @@ export type CreatedSession = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -1304,6 +1306,8 @@ export type InspectedSession = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -1795,6 +1799,8 @@ export type NamedSessionBody = {
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
+  /** What the caller keeps with it: names and texts of any characters, at most 16 KiB in all. Sessions are found by them, and they are on record, so no secrets. */
+  metadata?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
   /** Variables of every command whose values are never stored, and are cut out of whatever is recorded. Where the level lists variables, other names begin with `SECRET_`. */
@@ -2528,6 +2534,8 @@ export type Session = {
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
+  /** What its creator keeps with it: names and texts. */
+  metadata?: Record<string, string> | undefined;
   /** Its agent's role in Cedar policies. */
   role: string;
   /** The tools that it may open; null: any that its level permits. */
@@ -2580,6 +2588,8 @@ export type SessionBody = {
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
+  /** What the caller keeps with it: names and texts of any characters, at most 16 KiB in all. Sessions are found by them, and they are on record, so no secrets. */
+  metadata?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
   /** Variables of every command whose values are never stored, and are cut out of whatever is recorded. Where the level lists variables, other names begin with `SECRET_`. */
@@ -2755,6 +2765,8 @@ export type ShellAnswer = {
   output_bytes: number;
   /** So many bytes are missing in the middle of `output`. */
   cut_bytes: number;
+  /** The text of `expect` that the output has. */
+  matched: string | null;
   /** The command's, or the shell's if it has ended; null while it runs. */
   exit_code: number | null;
   /** Whether the command still runs: `input` continues it, `interrupt` ends it. */
@@ -2780,22 +2792,26 @@ export type ShellBody = {
 
 /** Input for the program that runs in a shell. */
 export type ShellInputBody = {
+  /** Seconds, also fractions. `at_timeout` says what follows. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text, or one of these. They are no patterns. Without it, the answer also comes when a program waits for input; with an empty list, it does not. */
+  expect?: string | readonly string[] | null | undefined;
+  /** `stop`: the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. `continue`: it goes on. */
+  at_timeout?: "stop" | "continue" | undefined;
   /** As it would be typed: a line ends with a line feed. Empty: only wait. */
   text: string;
-  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
-  timeout?: number | undefined;
-  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
-  expect?: string | null | undefined;
 };
 
 /** A command for a shell. */
 export type ShellRunBody = {
+  /** Seconds, also fractions. `at_timeout` says what follows. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text, or one of these. They are no patterns. Without it, the answer also comes when a program waits for input; with an empty list, it does not. */
+  expect?: string | readonly string[] | null | undefined;
+  /** `stop`: the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. `continue`: it goes on. */
+  at_timeout?: "stop" | "continue" | undefined;
   /** Any text for bash: lines, here-documents and comments included; or nothing. */
   command: string;
-  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
-  timeout?: number | undefined;
-  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
-  expect?: string | null | undefined;
 };
 
 /** The shells of a session that have not ended, oldest first. */
@@ -2953,6 +2969,10 @@ export type Template = {
   built_at: string | null;
   /** What the prepared workspace takes on the disk. */
   size_bytes: number | null;
+  /** How many sandboxes are to wait for its sessions. */
+  warm: number;
+  /** How many of them wait, with its files: so many sessions take one over. */
+  ready: number;
   failure: TemplateFailure | null;
 };
 
@@ -3249,6 +3269,8 @@ export type UsageBody = {
 export type Usages = {
   /** The number of the latest sample; 0 if there is none yet. */
   round: number;
+  /** When the latest sample was taken; null if there is none yet. */
+  sampled_at?: string | null | undefined;
   /** Seconds between samples. */
   interval: number;
   /** Null for callers that see only some sessions, and before the first sample. */
@@ -3368,6 +3390,8 @@ export interface Operations {
     query: {
       status?: "active" | "paused" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
       label?: string | undefined;
+      /** Only sessions that have all of these: `name=text` pairs, joined by `&` and encoded as in a form. */
+      metadata?: string | undefined;
       work_id?: string | undefined;
       /** The id of a session whose children are listed. */
       parent?: string | undefined;
@@ -3547,6 +3571,8 @@ export interface Operations {
     path: {};
     query: {
       after?: number | undefined;
+      /** Only what the session with this id used. */
+      session?: string | undefined;
     };
     body: undefined;
     answer: Usages;

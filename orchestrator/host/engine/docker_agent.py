@@ -1,9 +1,10 @@
-"""Copies the agent out of an image of ours, and looks into images that have none."""
+"""Makes the agent that containers have mounted, and looks into images with it."""
 
 import base64
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -15,7 +16,7 @@ from orchestrator.host.engine.base import LABEL_INSTANCE, MountedAgent, missing_
 from orchestrator.host.engine.docker_spec import agent_mounts, overridden
 from sandbox_agent.decide.mounted_agent import COPY, PYTHON, script
 
-COPY_SECONDS = 120
+MAKE_SECONDS = 120
 LOOK_SECONDS = 30
 # How Go's file modes name kinds of files.
 _DIRECTORY, _KINDS = 1 << 31, 0x8F280000
@@ -23,16 +24,22 @@ _DIRECTORY, _KINDS = 1 << 31, 0x8F280000
 _LOG = {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "1"}}
 
 
-def copy_agent(client: docker.APIClient, instance: str, image: str, target: str) -> None:
-    """Fills an empty directory of the host with the agent of an image of ours, and its interpreter.
+def make_agent(
+    client: docker.APIClient, instance: str, image: str, target: str, code: Mapping[str, bytes]
+) -> None:
+    """Fills an empty directory of the host with the agent's code, and an image's interpreter.
 
-    Raises: EngineUnavailableError; docker's errors.
+    Raises: EngineUnavailableError; OSError; docker's errors.
     """
+    for name, content in code.items():
+        path = Path(target, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     config = _config(image, instance)
-    words = script("sandbox_agent.image.runtime")
-    config |= {"Entrypoint": ["/usr/bin/python3", "-I", "-S", *words]}
+    words = script("sandbox_agent.image.runtime", place=COPY)
+    config |= {"Entrypoint": ["/usr/bin/python3", "-I", "-S", "-B", *words]}
     config["HostConfig"]["Mounts"] = [{"Type": "bind", "Source": target, "Target": COPY}]
-    _run(client, config, COPY_SECONDS, "the agent could not be copied")
+    _run(client, config, MAKE_SECONDS, "the agent could not be made")
 
 
 def look_into(

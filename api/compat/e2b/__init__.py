@@ -1,0 +1,1 @@
+"""E2B's interface, as its SDKs for Python and JavaScript use it."""

@@ -1,0 +1,74 @@
+"""What a new sandbox is made from: a level, a template, an image or a snapshot, by one name."""
+
+from typing import Any
+
+from api.compat.call import Call
+from api.operations.images import list_images
+from api.operations.named_snapshots import show_snapshot
+from api.operations.templates import list_templates
+from orchestrator.ground.errors import NotFoundError, ValidationError
+from paddock.contract.snapshots import SnapshotKeyQuery
+
+# What the SDKs ask for if nobody names anything. Paddock's default level and image serve them.
+DEFAULTS = frozenset({"base", "code-interpreter-v1", "code-interpreter-beta"})
+_VERSIONS = (":default", ":latest")
+# The member of a sandbox's metadata that names its permission level.
+LEVEL = "paddock.level"
+
+
+async def chosen(call: Call, name: str, metadata: dict[str, str]) -> dict[str, Any]:
+    """The members of a new session for that name; its level is always one of them.
+
+    Raises: NotFoundError, ValidationError for a level that is none; as operations do.
+    """
+    found = await _found(call, name)
+    level = metadata.get(LEVEL)
+    if level is None:
+        usual = call.context.principal.bounds.default_level(call.plane.levels)
+        return {"permission_level": usual, **found}
+    if level not in call.plane.levels:
+        levels = "|".join(call.plane.levels)
+        raise ValidationError(f"metadata.{LEVEL} must be {levels}", field="metadata")
+    return {**found, "permission_level": level}
+
+
+async def _found(call: Call, given: str) -> dict[str, Any]:
+    if given in await image_names(call):
+        return {"image": given}
+    name = without_version(given)
+    if name in DEFAULTS:
+        return {}
+    if name in call.plane.levels:
+        return {"permission_level": name}
+    for template in (await call.done(list_templates)).items:
+        if template.name == name:
+            return {"template": name, "permission_level": template.permission_level}
+    try:
+        snapshot = await call.done(show_snapshot, name=name, query=SnapshotKeyQuery())
+    except NotFoundError:
+        raise NotFoundError(
+            f"there is no template {name}: use `base`, a permission level, a template of "
+            "`paddock templates list`, an image of `paddock images list`, or a snapshot's id"
+        ) from None
+    return {"from_snapshot": snapshot.id}
+
+
+def without_version(name: str) -> str:
+    """The name of a template or a snapshot. E2B's have versions; here a name has one."""
+    for version in _VERSIONS:
+        name = name.removesuffix(version)
+    return name
+
+
+async def is_there(call: Call, name: str) -> bool:
+    """Whether sandboxes can be made from that name. Raises: as operations do."""
+    try:
+        await _found(call, name)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def image_names(call: Call) -> list[str]:
+    """The images that the caller may use."""
+    return [each.name for each in (await call.done(list_images)).items if each.allowed]

@@ -1,0 +1,38 @@
+"""Errors as E2B's SDKs read them."""
+
+import math
+from http import HTTPStatus
+
+from aiohttp import web
+
+from api.shape.problems import document
+from orchestrator.ground.errors import PaddockError
+from paddock.contract.remedies import REMEDIES
+
+# Where the SDKs expect another status: a session that has ended is not found.
+_STATUSES = {"session_terminated": HTTPStatus.NOT_FOUND}
+# The SDKs repeat requests that got 429, 502, 503 or 504. This one would get it again.
+_FINAL = frozenset({"budget_exceeded"})
+
+
+def failure(error: PaddockError, request_id: str) -> web.Response:
+    """`{"code": STATUS, "message": …}`; the message has the rule and the remedy, if any."""
+    status = _STATUSES.get(error.code) or HTTPStatus(document(error, request_id)["status"])
+    headers = {}
+    if "retry_after" in error.fields:
+        headers["Retry-After"] = str(math.ceil(error.fields["retry_after"]))
+    if error.code in _FINAL:
+        headers["Should-Retry"] = "false"
+    body = {"code": status.value, "message": message(error)}
+    return web.json_response(body, status=status, headers=headers)
+
+
+def message(error: PaddockError) -> str:
+    """What was refused or failed, by which rule, and what to do instead."""
+    shown = document(error, "")
+    rule = shown.get("rule")
+    remedy = shown.get("remedy") or REMEDIES.get(rule or "")
+    text = str(shown["detail"])
+    if rule is not None:
+        text += f" (rule {rule})"
+    return text if remedy is None else f"{text}. {remedy}"

@@ -1,0 +1,68 @@
+"""What callers said of the processes that they started, and where these are found again."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from api.compat.e2b.inside.access import Inside
+from api.compat.e2b.inside.codes import NoProcessError
+from api.compat.e2b.inside.messages import Config, Selector, Start
+from api.compat.e2b.inside.numbers import number_of
+from orchestrator.ground.errors import ValidationError
+from orchestrator.state.command import Command
+from orchestrator.work.code.context import is_runner
+from orchestrator.work.terminals.open_terminal import OpenTerminal
+
+_MOST = 4096
+# What a session's variables may hold is not kept here.
+_MOST_TEXT = 64 * 1024
+
+Process = Command | OpenTerminal
+
+
+class Started:
+    """The latest requests to start processes, by the processes' ids."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[Config, str | None]] = OrderedDict()
+
+    def note(self, process_id: str, given: Start) -> None:
+        """What a process was started with, except for its variables."""
+        config = given.process.model_copy(update={"envs": {}})
+        if sum(map(len, config.args)) > _MOST_TEXT:
+            config = config.model_copy(update={"args": []})
+        self._found[process_id] = config, given.tag
+        if len(self._found) > _MOST:
+            self._found.popitem(last=False)
+
+    def config(self, process_id: str) -> Config | None:
+        """What a process was started with, if that is known."""
+        found = self._found.get(process_id)
+        return None if found is None else found[0]
+
+    def tag(self, process_id: str) -> str | None:
+        """A process's tag."""
+        found = self._found.get(process_id)
+        return None if found is None else found[1]
+
+
+def running(inside: Inside) -> Iterator[Process]:
+    """The session's commands and shells that have not ended, oldest first."""
+    for command in inside.session.commands.values():
+        if not command.ended and not is_runner(command):
+            yield command
+    yield from inside.plane.terminals.live(inside.session)
+
+
+def find(inside: Inside, selector: Selector) -> Process:
+    """The process that is meant. Raises: ValidationError, NoProcessError."""
+    if selector.pid is None and selector.tag is None:
+        raise ValidationError("process must have a pid or a tag", field="process")
+    started = inside.context.kept.of(Started)
+    for process in running(inside):
+        if selector.pid is not None:
+            if number_of(process.id) == selector.pid:
+                return process
+        elif started.tag(process.id) == selector.tag:
+            return process
+    meant = f"pid {selector.pid}" if selector.pid is not None else f"tag {selector.tag}"
+    raise NoProcessError(f"process with {meant} not found")

@@ -1,0 +1,83 @@
+"""The paths of E2B's interface."""
+
+from aiohttp import web
+
+from api.compat.call import Call
+from api.compat.e2b import lifetimes, metrics, network, sandboxes, snapshots, templates, volumes
+from api.compat.e2b.credential import credential
+from api.compat.e2b.failure import failure
+from api.compat.e2b.inside.access import SANDBOX
+from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
+from api.compat.protocol import OwnPorts, Protocol, Route
+from api.shape.access import Access
+from orchestrator.ground.errors import NotFoundError
+
+_READ_ALL, _READ, _MANAGE = Access.READ_ALL, Access.READ, Access.MANAGE
+_SANDBOX = "/sandboxes/{session_id}"
+
+# `/v2` has what the SDKs use today, the others what older ones do.
+_SANDBOXES = (
+    Route("POST", "/v2/sandboxes", _MANAGE, sandboxes.create),
+    Route("POST", "/sandboxes", _MANAGE, sandboxes.create),
+    Route("GET", "/v2/sandboxes", _READ_ALL, sandboxes.list_all),
+    Route("GET", "/sandboxes", _READ_ALL, sandboxes.list_all),
+    Route("GET", _SANDBOX, _READ, sandboxes.show),
+    Route("DELETE", _SANDBOX, _MANAGE, sandboxes.kill, stops=True),
+    Route("POST", _SANDBOX + "/timeout", _MANAGE, lifetimes.set_timeout, stops=True),
+    Route("POST", _SANDBOX + "/refreshes", _MANAGE, lifetimes.refresh),
+    Route("POST", _SANDBOX + "/pause", _MANAGE, lifetimes.pause, stops=True),
+    Route("POST", _SANDBOX + "/resume", _MANAGE, lifetimes.resume),
+    Route("POST", _SANDBOX + "/connect", _MANAGE, lifetimes.connect),
+    Route("POST", "/v2" + _SANDBOX + "/connect", _MANAGE, lifetimes.connect),
+    Route("GET", _SANDBOX + "/metrics", _READ_ALL, metrics.show),
+    Route("PUT", _SANDBOX + "/network", _MANAGE, network.change_network),
+    Route("POST", _SANDBOX + "/snapshots", _MANAGE, snapshots.take),
+    Route("POST", _SANDBOX + "/fork", _MANAGE, snapshots.fork),
+)
+_KEPT = (
+    Route("GET", "/snapshots", _READ_ALL, snapshots.list_all),
+    Route("GET", "/templates", _READ_ALL, templates.list_all),
+    Route("GET", "/v2/templates", _READ_ALL, templates.list_all),
+    Route("GET", "/templates/aliases/{alias}", _READ_ALL, templates.alias),
+    Route("DELETE", "/templates/{template}", _MANAGE, snapshots.remove),
+    Route("POST", "/volumes", _MANAGE, volumes.create),
+    Route("GET", "/volumes", _READ_ALL, volumes.list_all),
+    Route("GET", "/volumes/{volume}", _READ_ALL, volumes.show),
+    Route("DELETE", "/volumes/{volume}", _MANAGE, volumes.remove),
+)
+
+
+async def _no_secrets(call: Call) -> web.StreamResponse:
+    raise NotFoundError(
+        "E2B's secrets are not served: give a session secrets, or keep them outside the sandbox "
+        "(`paddock secrets`)"
+    )
+
+
+async def _nothing(call: Call) -> web.StreamResponse:
+    raise NotFoundError("there is nothing at this path of E2B's interface")
+
+
+_ELSE = Route("*", "/{path:.*}", Access.OPEN, _nothing)
+# Refused in the form that the SDKs read.
+_REFUSED = (
+    Route("*", "/secrets{path:.*}", _READ_ALL, _no_secrets),
+    Route("*", "/volumecontent/{path:.*}", _READ_ALL, volumes.refuse_content),
+    *(
+        Route("*", path, _READ_ALL, templates.refuse)
+        for path in ("/v3/templates{path:.*}", "/v2/templates/{path:.*}", "/templates/{path:.*}")
+    ),
+    _ELSE,
+)
+# Of the agent in a sandbox, and of its interpreter.
+_PORTS = (49983, 49999)
+
+PROTOCOL = Protocol(
+    name="e2b",
+    path="/compat/e2b",
+    routes=(*_SANDBOXES, *_KEPT, *INSIDE_ROUTES, *_REFUSED),
+    credential=credential,
+    failure=failure,
+    at_root=ROOT_ROUTES,
+    own_ports=OwnPorts(_PORTS, SANDBOX, (*INSIDE_ROUTES, _ELSE)),
+)

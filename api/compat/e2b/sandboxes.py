@@ -1,0 +1,162 @@
+"""Sandboxes: created, listed, shown, killed."""
+
+import hashlib
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from api.compat.call import Call
+from api.compat.e2b import views
+from api.compat.e2b.bodies import SandboxBody
+from api.compat.e2b.choice import chosen
+from api.compat.e2b.credential import credential
+from api.compat.e2b.inside.tokens import Tokens
+from api.compat.e2b.network import narrowing
+from api.compat.e2b.pages import page_of
+from api.compat.e2b.queries import SandboxesQuery
+from api.compat.e2b.times import new_times
+from api.http.endpoint import read_query
+from api.operations.sessions import (
+    close_session,
+    create_session,
+    ensure_session,
+    inspect_session,
+    list_sessions,
+)
+from api.shape.answers import Created
+from api.shape.objects import validated
+from orchestrator.ground.errors import NotFoundError, ValidationError
+from paddock.contract.session_requests import (
+    CloseQuery,
+    NamedSessionBody,
+    SessionBody,
+    SessionsQuery,
+)
+from paddock.contract.sessions import CreatedSession, Session
+
+# Where E2B's sandboxes have their files.
+HOME = "/home/user"
+_REPEATED = "Idempotency-Key"
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_PAGE = "1000"
+
+
+async def create(call: Call) -> web.Response:
+    """A new sandbox; with `Idempotency-Key`, the one that an earlier request with it has made."""
+    body = await call.body(SandboxBody)
+    wanted = await _wanted(call, body)
+    repeated = call.request.headers.get(_REPEATED)
+    if repeated is None:
+        made = await call.done(create_session, body=validated(SessionBody, wanted, _known(call)))
+    else:
+        context = call.in_session(_id_of(call, repeated))
+        named = validated(NamedSessionBody, wanted, _known(call))
+        made = await call.done(ensure_session, context=context, body=named)
+    known = handed(call, made.model) if isinstance(made, Created) else found(call, made)
+    return views.answer(known, 201)
+
+
+def handed(call: Call, made: CreatedSession) -> dict[str, Any]:
+    """A new sandbox, whose handle signs addresses from now on."""
+    tokens = call.context.kept.of(Tokens)
+    tokens.note(call.in_session(made.id).session(), made.handle)
+    return views.created(made, made.handle, call.plane.previews)
+
+
+def found(call: Call, shown: Session) -> dict[str, Any]:
+    """A sandbox that was there already, for its owner.
+
+    It gets the handle that was used last, if this process knows it, or else the caller's own
+    credential, which serves inside, too.
+    """
+    known = call.context.kept.of(Tokens).live(shown.id)
+    token = next(iter(known), None) or credential(call.request)
+    return views.created(shown, token, call.plane.previews)
+
+
+async def list_all(call: Call) -> web.Response:
+    """A page of the caller's sandboxes; the header `X-Next-Token` if there are more."""
+    query = read_query(call.request, SandboxesQuery)
+    found = [each for each in await _sessions(call, query) if _is_wanted(each, query)]
+    page, token = page_of(found, _position, query.order, query.limit, query.token)
+    return views.answer([views.listed(each) for each in page], more=token)
+
+
+async def show(call: Call) -> web.Response:
+    """A sandbox. Raises: NotFoundError if it has ended."""
+    shown = await call.done(inspect_session)
+    if not shown.live:
+        raise NotFoundError(f"sandbox {shown.id} was not found: it has ended ({shown.status})")
+    level = call.plane.levels.get(shown.permission_level)
+    reaches = level is not None and level.network != "none"
+    return views.answer(views.detail(shown, call.plane.previews, reaches=reaches))
+
+
+async def kill(call: Call) -> web.Response:
+    """Ends a sandbox and removes its files. Raises: NotFoundError, also if it has ended."""
+    session = call.context.session()
+    lived = session.live
+    await call.done(close_session, query=validated(CloseQuery, {"purge": "true"}))
+    if not lived:
+        raise NotFoundError(f"sandbox {session.id} was not found: it has ended")
+    return views.nothing()
+
+
+async def _wanted(call: Call, body: SandboxBody) -> dict[str, Any]:
+    """The members of the session. Raises: NotFoundError, ValidationError; as operations do."""
+    metadata = body.metadata or {}
+    choice = await chosen(call, body.template, metadata)
+    wanted = {
+        **choice,
+        **new_times(call, body.timeout, pauses=body.auto_pause),
+        "labels": {views.TEMPLATE_LABEL: body.template},
+        "metadata": metadata,
+        "env": body.env or {},
+        "volumes": [each.model_dump() for each in body.volumes or []],
+        "workspace_path": HOME,
+    }
+    rules = narrowing(body.network, body.allow_internet_access)
+    level = call.plane.levels[choice["permission_level"]]
+    if rules is not None and (level.network != "none" or rules.get("allow")):
+        wanted["egress"] = rules  # at a level without a network, nothing is reached anyway
+    return wanted
+
+
+def _known(call: Call) -> dict[str, Any]:
+    return {"levels": call.plane.levels}
+
+
+def _id_of(call: Call, repeated: str) -> str:
+    """The id of the sandbox that this caller's requests with that key make."""
+    if not _KEY.fullmatch(repeated):
+        raise ValidationError(f"{_REPEATED} must have 1 to 255 characters", field=_REPEATED)
+    named = f"{call.context.principal.account}\n{repeated}"
+    return f"sbx-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
+
+
+async def _sessions(call: Call, query: SandboxesQuery) -> list[Session]:
+    """The sessions that may be wanted, newest first."""
+    asked: dict[str, Any] = {"limit": _PAGE}
+    if query.metadata:
+        asked["metadata"] = urlencode(query.metadata)
+    if query.template is not None:
+        asked["label"] = f"{views.TEMPLATE_LABEL}:{query.template}"
+    found: list[Session] = []
+    while True:
+        page = await call.done(list_sessions, query=validated(SessionsQuery, asked))
+        found += page.items
+        if page.next is None:
+            return found
+        asked["cursor"] = page.next
+
+
+def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
+    if not session.live or views.state(session) not in query.state:
+        return False
+    return query.started_after is None or views.moment(session.created_at) >= query.started_after
+
+
+def _position(session: Session) -> str:
+    return f"{views.moment(session.created_at)} {session.id}"

@@ -1,0 +1,1 @@
+"""The workspace interface of OpenHands' agent server, one session as one workspace."""

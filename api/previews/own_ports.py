@@ -1,0 +1,49 @@
+"""Ports that foreign protocols serve themselves, at host names, and below the address of these."""
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from api.compat.enabled import ServedPorts
+from api.http.middleware import add_headers
+from api.previews.named_ports import named_port
+from orchestrator.control_plane import ControlPlane
+from orchestrator.settings.allowed_hosts import AllowedHosts
+
+_OWN = web.RequestKey("own", bool)
+
+
+def add_own_ports(
+    app: web.Application,
+    plane: ControlPlane,
+    hosts: AllowedHosts,
+    served: ServedPorts,
+    otherwise: Handler,
+) -> None:
+    """Adds the routes of such ports; `otherwise` serves other ports at the same paths."""
+
+    def chosen(endpoint: Handler) -> Handler:
+        async def choose(request: web.Request) -> web.StreamResponse:
+            named = named_port(request.headers.getall("Host", ()), plane.previews.domain, hosts)
+            if named is not None and named.port not in served.own.numbers:
+                return await otherwise(request)
+            if named is not None:
+                # The host name says which session is meant, whatever the client says besides. Who
+                # may use it is decided afterwards.
+                session = plane.sessions.registry.named(named.session_name)
+                headers = request.headers.copy()
+                headers[served.own.header] = named.session_name if session is None else session.id
+                request = request.clone(headers=headers)
+            request[_OWN] = True
+            return await endpoint(request)
+
+        return choose
+
+    for method, path, endpoint in served.endpoints:
+        app.router.add_route(method, path, chosen(endpoint))
+    app.on_response_prepare.append(_add_headers)
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """What a program in a sandbox answers at another port has headers of its own."""
+    if request.get(_OWN):
+        await add_headers(request, response)

@@ -1,0 +1,84 @@
+"""Creates containers. One that nobody waits for any more, or that can't start, is removed."""
+
+import logging
+from concurrent.futures import Future
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.engine import docker_containers, docker_kernel
+from orchestrator.host.engine.base import SandboxSpec, missing_image
+from orchestrator.host.engine.docker_calls import EngineCalls
+from orchestrator.host.engine.docker_network import Bridge
+from orchestrator.host.engine.docker_spec import (
+    container_config,
+    refuse_dropped_limits,
+    unknown_runtime,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Creations:
+    """Creates sandboxes' containers, with the labels of this instance."""
+
+    def __init__(self, calls: EngineCalls, instance: str, network: Bridge) -> None:
+        self._calls = calls
+        self._instance = instance
+        self._network = network
+
+    async def create(self, spec: SandboxSpec) -> str:
+        """See `Engine.create`."""
+        future = self._calls.submit(lambda client: self._make(client, spec))
+        try:
+            return await self._calls.answer("start the sandbox", future)
+        except BaseException:
+            # The thread continues after a time-out. If it still makes a container, nobody owns it.
+            future.add_done_callback(self._discard)
+            raise
+
+    def _make(self, client: docker.APIClient, spec: SandboxSpec) -> str:
+        try:
+            made = client.create_container_from_config(  # type: ignore[no-untyped-call]
+                container_config(spec, self._instance, ipv6=docker_kernel.has_ipv6()), spec.name
+            )
+        except ImageNotFound as error:
+            raise missing_image(spec.image) from error
+        except APIError as error:
+            if error.status_code != 409:  # the name belongs to another container
+                _remove_left_over(client, spec.name)
+            raise unknown_runtime(spec.runtime, error.explanation) or error from None
+        except (DockerException, OSError):
+            _remove_left_over(client, spec.name)
+            raise
+        container_id: str = made["Id"]
+        FaultPoint.CREATE_CONTAINER_MADE.reached()
+        try:
+            refuse_dropped_limits(made.get("Warnings"))
+            client.start(container_id)
+        except BaseException:
+            if spec.network:  # it may be gone
+                self._network.distrust()
+            _remove_left_over(client, container_id)
+            raise
+        return container_id
+
+    def _discard(self, created: Future[str]) -> None:
+        """Removes the container of a `create` call that nobody waits for any more."""
+        if created.cancelled() or created.exception() is not None:
+            return
+        container_id = created.result()
+        try:
+            self._calls.submit(lambda client: _remove_left_over(client, container_id))
+        except EngineUnavailableError:  # closing: this is the last thread
+            _remove_left_over(self._calls.connect(), container_id)
+
+
+def _remove_left_over(client: docker.APIClient, name: str) -> None:
+    try:
+        docker_containers.remove(client, name)
+    except (DockerException, OSError) as error:
+        # Its label names this instance, so the next start removes it.
+        _log.warning("a container could not be removed: %s: %s", name, str(error))

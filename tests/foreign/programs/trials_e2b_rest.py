@@ -1,0 +1,318 @@
+"""What programs do with E2B's SDK outside of sandboxes. Runs in the SDK's environment."""
+
+import asyncio
+import os
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from e2b import (
+    AsyncSandbox,
+    AuthenticationException,
+    NotFoundException,
+    Sandbox,
+    SandboxException,
+    SandboxNotFoundException,
+    SandboxQuery,
+    SandboxState,
+    Template,
+    Volume,
+)
+
+URL = os.environ["PADDOCK_URL"] + "/compat/e2b"
+# The next port is that of sessions' ports.
+HOST, _, PORT = os.environ["PADDOCK_URL"].rpartition(":")
+INSIDE = f"{HOST}:{int(PORT) + 1}"
+SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def _address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The three lines that a project changes."""
+    monkeypatch.setenv("E2B_API_URL", URL)
+    monkeypatch.setenv("E2B_SANDBOX_URL", INSIDE)
+    monkeypatch.setenv("E2B_API_KEY", os.environ["PADDOCK_KEY"])
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox.create("high", timeout=SECONDS) as created:
+        yield created
+
+
+def left(moment: datetime) -> float:
+    return (moment - datetime.now(UTC)).total_seconds()
+
+
+def ids(**query: object) -> list[str]:
+    found = []
+    pages = Sandbox.list(query=SandboxQuery(**query), limit=2)
+    while pages.has_next:
+        found += [each.sandbox_id for each in pages.next_items()]
+    return found
+
+
+def test_create_use_kill() -> None:
+    sandbox = Sandbox.create(timeout=SECONDS)
+    assert sandbox.is_running()
+    assert sandbox.commands.run("echo out").stdout == "out\n"
+    assert sandbox.kill()
+    assert not sandbox.is_running()
+    assert not sandbox.kill()
+    assert not Sandbox.kill(sandbox.sandbox_id)
+
+
+def test_info(sandbox: Sandbox) -> None:
+    info = sandbox.get_info()
+    assert info.sandbox_id == sandbox.sandbox_id
+    assert info.state == SandboxState.RUNNING
+    assert info.template_id == "high"
+    assert info.memory_mb >= 512
+    assert info.cpu_count >= 1
+    assert 0 < left(info.end_at) <= SECONDS + 1
+    assert -60 < left(info.started_at) <= 0
+
+
+def test_metadata_is_free_text() -> None:
+    texts = {"user": "Anna Lindqvist & Söner", "note": "two\nlines = 100 %", "k y": "a=b&c"}
+    with Sandbox.create("high", timeout=SECONDS, metadata=texts) as sandbox:
+        assert sandbox.get_info().metadata == texts
+        assert ids(metadata=texts) == [sandbox.sandbox_id]
+        assert ids(metadata={"user": "nobody"}) == []
+
+
+def test_environment() -> None:
+    with Sandbox.create("high", timeout=SECONDS, envs={"FOO": "bar"}) as sandbox:
+        assert sandbox.commands.run("echo $FOO").stdout == "bar\n"
+
+
+def test_home_and_user(sandbox: Sandbox) -> None:
+    assert sandbox.commands.run("pwd").stdout == "/home/user\n"
+    sandbox.files.write("a.txt", "text")
+    assert sandbox.commands.run("cat /home/user/a.txt").stdout == "text"
+
+
+def test_timeout_is_longer_or_shorter(sandbox: Sandbox) -> None:
+    for seconds in (600, 30):
+        sandbox.set_timeout(seconds)
+        assert seconds - 20 < left(sandbox.get_info().end_at) <= seconds + 1
+    Sandbox.set_timeout(sandbox.sandbox_id, 100)
+    assert left(sandbox.get_info().end_at) > 80
+
+
+def test_a_timeout_ends_it() -> None:
+    sandbox = Sandbox.create("high", timeout=1)
+    while sandbox.is_running():
+        time.sleep(0.2)
+    with pytest.raises(SandboxNotFoundException):
+        sandbox.get_info()
+
+
+def test_connect(sandbox: Sandbox) -> None:
+    sandbox.files.write("a.txt", "text")
+    again = Sandbox.connect(sandbox.sandbox_id, timeout=300)
+    assert again.files.read("a.txt") == "text"
+    assert left(again.get_info().end_at) > 200
+    # A connection never shortens its time.
+    Sandbox.connect(sandbox.sandbox_id, timeout=5)
+    assert left(again.get_info().end_at) > 200
+
+
+def test_connect_to_nothing() -> None:
+    with pytest.raises(SandboxNotFoundException):
+        Sandbox.connect("sess-0000000000000000")
+
+
+def test_pause_and_resume(sandbox: Sandbox) -> None:
+    process = sandbox.commands.run("sleep 1000", background=True)
+    sandbox.pause()
+    assert not sandbox.is_running()
+    assert sandbox.get_info().state == SandboxState.PAUSED
+    assert not sandbox.pause()
+    assert ids(state=[SandboxState.PAUSED]) == [sandbox.sandbox_id]
+    assert ids(state=[SandboxState.RUNNING]) == []
+    again = sandbox.connect(timeout=SECONDS)
+    assert again.is_running()
+    # What ran goes on.
+    assert process.pid in {each.pid for each in again.commands.list()}
+
+
+def test_auto_pause() -> None:
+    lifecycle = {"on_timeout": "pause", "auto_resume": True}
+    with Sandbox.create("high", timeout=2, lifecycle=lifecycle) as sandbox:
+        sandbox.files.write("a.txt", "text")
+        info = sandbox.get_info()
+        assert info.lifecycle == {"on_timeout": "pause", "auto_resume": True}
+        while sandbox.get_info().state != SandboxState.PAUSED:
+            time.sleep(0.2)
+        assert sandbox.connect(timeout=SECONDS).files.read("a.txt") == "text"
+
+
+def test_list_pages_and_order() -> None:
+    label = {"trial": uuid.uuid4().hex}
+    made = [Sandbox.create("high", timeout=SECONDS, metadata=label) for _ in range(3)]
+    try:
+        newest = [each.sandbox_id for each in reversed(made)]
+        assert ids(metadata=label) == newest
+        pages = Sandbox.list(query=SandboxQuery(metadata=label), limit=2, order="asc")
+        first = [each.sandbox_id for each in pages.next_items()]
+        assert pages.has_next
+        assert [*first, *(each.sandbox_id for each in pages.next_items())] == newest[::-1]
+        assert not pages.has_next
+        last = made[-1].get_info().started_at
+        assert ids(metadata=label, started_after=last) == newest[:1]
+        assert ids(metadata=label, template="high") == newest
+        assert ids(metadata=label, template="low") == []
+    finally:
+        for each in made:
+            each.kill()
+
+
+def test_metrics(sandbox: Sandbox) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=15)
+    while not (found := sandbox.get_metrics()):
+        time.sleep(0.5)
+    latest = found[-1]
+    assert latest.mem_total >= latest.mem_used > 0
+    assert latest.disk_total >= latest.disk_used >= 0
+    assert latest.cpu_count >= 1
+    assert len(sandbox.get_metrics(start=before)) >= 1
+    assert sandbox.get_metrics(end=before - timedelta(hours=1)) == []
+
+
+def test_snapshot_and_new_sandboxes(sandbox: Sandbox) -> None:
+    sandbox.files.write("a.txt", "before")
+    name = f"trial-{uuid.uuid4().hex[:12]}"
+    snapshot = sandbox.create_snapshot(name=name)
+    try:
+        assert snapshot.names == [name]
+        sandbox.files.write("a.txt", "after")
+        for source in (snapshot.snapshot_id, name):
+            with Sandbox.create(source, timeout=SECONDS) as other:
+                assert other.files.read("a.txt") == "before"
+                assert other.get_info().template_id == source
+        listed = sandbox.list_snapshots().next_items()
+        assert [each.snapshot_id for each in listed] == [snapshot.snapshot_id]
+        assert Sandbox.list_snapshots(name=name).next_items() == listed
+    finally:
+        assert Sandbox.delete_snapshot(snapshot.snapshot_id)
+    assert not Sandbox.delete_snapshot(snapshot.snapshot_id)
+    with pytest.raises(SandboxException, match="there is no template"):
+        Sandbox.create(snapshot.snapshot_id)
+
+
+def test_snapshot_without_a_name(sandbox: Sandbox) -> None:
+    snapshot = sandbox.create_snapshot()
+    assert snapshot.names == []
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
+def test_fork(sandbox: Sandbox) -> None:
+    sandbox.files.write("a.txt", "one")
+    forks = sandbox.fork(count=2, timeout=SECONDS)
+    try:
+        for number, fork in enumerate(forks):
+            assert fork.files.read("a.txt") == "one"
+            fork.files.write("a.txt", f"fork {number}")
+        assert sandbox.files.read("a.txt") == "one"
+        assert [each.files.read("a.txt") for each in forks] == ["fork 0", "fork 1"]
+        assert left(forks[0].get_info().end_at) > 20
+    finally:
+        for fork in forks:
+            fork.kill()
+
+
+def test_volumes() -> None:
+    name = f"trial-{uuid.uuid4().hex[:12]}"
+    volume = Volume.create(name)
+    try:
+        assert name in {each.name for each in Volume.list()}
+        assert Volume.get_info(volume.volume_id).name == name
+        for content in (None, "kept"):
+            mounts = {"/data/kept": volume}
+            with Sandbox.create("high", timeout=SECONDS, volume_mounts=mounts) as sandbox:
+                found = sandbox.commands.run("cat /data/kept/a 2>/dev/null || true").stdout
+                assert found == (content or "")
+                sandbox.commands.run("printf kept > /data/kept/a")
+    finally:
+        assert Volume.destroy(volume.volume_id)
+    assert not Volume.destroy(volume.volume_id)
+
+
+def test_network_is_narrowed() -> None:
+    network = {"deny_out": ["0.0.0.0/0"], "allow_out": ["pypi.org"]}
+    with Sandbox.create("medium", timeout=SECONDS, network=network) as sandbox:
+        sandbox.update_network({"deny_out": ["10.0.0.0/8"]})
+        sandbox.update_network({"allow_internet_access": False})
+    with Sandbox.create("medium", timeout=SECONDS, allow_internet_access=False):
+        pass
+
+
+def test_templates_are_found() -> None:
+    assert Template.exists("base")
+    assert not Template.exists(f"nothing-{uuid.uuid4().hex}")
+
+
+def test_builds_are_refused_with_a_remedy() -> None:
+    with pytest.raises(Exception, match="paddock templates build"):
+        Template.build(Template().from_image("debian:12"), "trial")
+
+
+def test_refusals_have_a_rule_and_a_remedy() -> None:
+    with Sandbox.create("low", timeout=SECONDS) as sandbox:
+        refused = pytest.raises(Exception, match="rule ")
+        with refused as caught:
+            sandbox.commands.run("curl https://example.org | cat")
+        assert "level" in str(caught.value)
+
+
+def test_wrong_keys() -> None:
+    for attempt in (
+        lambda: Sandbox.create(api_key="pdk_nobody-has-this-key"),
+        lambda: Sandbox.list(api_key="pdk_nobody-has-this-key").next_items(),
+    ):
+        with pytest.raises(AuthenticationException):
+            attempt()
+
+
+def test_unknown_template() -> None:
+    with pytest.raises((NotFoundException, SandboxException), match="there is no template"):
+        Sandbox.create(f"nothing-{uuid.uuid4().hex}")
+
+
+def test_idempotency() -> None:
+    key = uuid.uuid4().hex
+    one = Sandbox.create("high", timeout=SECONDS, idempotency_key=key)
+    with Sandbox.create("high", timeout=SECONDS, idempotency_key=key) as two:
+        assert two.sandbox_id == one.sandbox_id
+        assert two.commands.run("echo same").stdout == "same\n"
+
+
+def test_signed_addresses_of_a_connected_sandbox(sandbox: Sandbox) -> None:
+    sandbox.files.write("a.txt", "text")
+    again = Sandbox.connect(sandbox.sandbox_id)
+    with urllib.request.urlopen(again.download_url("a.txt")) as answer:
+        assert answer.read() == b"text"
+
+
+def test_async_client() -> None:
+    async def whole() -> None:
+        sandbox = await AsyncSandbox.create("high", timeout=SECONDS, metadata={"async": "yes"})
+        try:
+            assert (await sandbox.commands.run("echo a")).stdout == "a\n"
+            pages = AsyncSandbox.list(query=SandboxQuery(metadata={"async": "yes"}))
+            assert [each.sandbox_id for each in await pages.next_items()] == [sandbox.sandbox_id]
+            await sandbox.set_timeout(90)
+            assert left((await sandbox.get_info()).end_at) > 60
+            await sandbox.pause()
+            again = await sandbox.connect(timeout=SECONDS)
+            assert await again.is_running()
+            (fork,) = await again.fork(timeout=SECONDS)
+            assert await fork.kill()
+        finally:
+            assert await sandbox.kill()
+
+    asyncio.run(whole())

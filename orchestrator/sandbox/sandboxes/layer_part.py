@@ -9,8 +9,7 @@ from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectorie
 class LayerPart(Part):
     """A writable layer of limited size over the image, at levels that have one.
 
-    It is the sandbox's own and ends with it. The agent is then a mounted one, because the image's
-    own would run on files that the session may change.
+    It is the sandbox's own and ends with it. Nothing of the agent is in it.
     """
 
     name = "writable layer"
@@ -29,7 +28,6 @@ class LayerPart(Part):
         image = await self._engine.image(plan.image_id)
         if image is None:
             raise missing_image(plan.image)
-        plan.image = image.id  # its name may get another meaning
         directory, uid = plan.directory, plan.session.workspace.uid
 
         # A workspace or a volume may be in the place of one of the image's directories.

@@ -252,8 +252,7 @@ class Guards:
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.workspace, self._configuration.uid)
-        if self._configuration.root:
-            self._namespace = namespace.of_session(self._configuration.uid)
+        self._namespace = namespace.of_session(self._configuration)
         self._profile = self._build(profile.NO_TOOL)
 
     def prepare(self) -> None:
@@ -273,9 +272,9 @@ class Guards:
         return self._make(self._profile)
 
     def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool, with the tool's own permissions added to those of commands.
+        """A guard for a tool, with its own permissions added; for it only, to be closed afterwards.
 
-        Use it only for that tool, and close it. Raises: ConfinementError, OSError.
+        Raises: ConfinementError, OSError.
         """
         own = self._build(tool)
         try:
@@ -291,7 +290,6 @@ class Guards:
             guard.close()
 
     def _build(self, tool: Tool) -> Profile:
-        """Raises: ConfinementError."""
         more = self._programs, self.held, self._namespace
         return profile.build(self._configuration, self._kernel, tool, *more)
 

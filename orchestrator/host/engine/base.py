@@ -214,10 +214,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
-        """The confinement features in a sandbox of that image and runtime (None: the default).
-
-        Starts a container to find out.
-        """
+        """What a container of that image, started under that runtime (None: the default), finds."""
 
     @abstractmethod
     async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:

@@ -10,6 +10,7 @@ import errno
 import os
 
 from sandbox_agent.decide.mounted_agent import ROOT_INSIDE
+from sandbox_agent.decide.protocol import Configuration
 from sandbox_agent.enforce import privileges, syscalls
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.profile import ConfinementError
@@ -37,10 +38,15 @@ _REASONS = {
 }
 
 
-def of_session(uid: int) -> int:
-    """What `make` returns. Raises: ConfinementError with the reason if there is none."""
+def of_session(configuration: Configuration) -> int | None:
+    """What `make` returns if its commands are root inside.
+
+    Raises: ConfinementError with the reason if there is none.
+    """
+    if not configuration.root:
+        return None
     try:
-        return make(uid)
+        return make(configuration.uid)
     except OSError as error:
         raise ConfinementError(f"commands can't be root inside: {explained(error)}") from error
 

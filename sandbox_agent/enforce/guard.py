@@ -272,10 +272,7 @@ class Guards:
         return self._make(self._profile)
 
     def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool, with its own permissions added; for it only, to be closed afterwards.
-
-        Raises: ConfinementError, OSError.
-        """
+        """A guard for a tool only, with its permissions. Raises: ConfinementError, OSError."""
         own = self._build(tool)
         try:
             return self._make(own)

@@ -88,6 +88,7 @@ class PaddockSandbox(SandboxEnvironment):
         super().__init__()
         self._session = session
         self._owner = owner
+        self._user: str | None = None
 
     @classmethod
     async def sample_init(
@@ -150,13 +151,12 @@ class PaddockSandbox(SandboxEnvironment):
 
         Raises: TimeoutError, OutputLimitExceededError, SandboxUserUnsupportedError.
         """
-        if user is not None:
-            raise SandboxUserUnsupportedError(
-                f"there is no user {user!r}: commands of a session run as its own user"
-            )
         data = input.encode() if isinstance(input, str) else input
         terms = {"argv": cmd, "cwd": cwd, "env": env, "timeout": timeout}
         try:
+            if user is not None and user != await self._own_user():
+                said = f"commands can't run as {user!r}: they run as the session's own user"
+                raise SandboxUserUnsupportedError(said)
             done = await _run(self._session, data, terms)
         except PaddockError as error:
             _raise(error, cmd[0] if cmd else "")
@@ -197,6 +197,12 @@ class PaddockSandbox(SandboxEnvironment):
     def default_polling_interval(self) -> float:
         """Seconds between the requests of Inspect's services; each is a recorded command."""
         return 2
+
+    async def _own_user(self) -> str:
+        """The name of the user that commands run as, which the level decides."""
+        if self._user is None:
+            self._user = (await self._session.exec(argv=["whoami"])).stdout.strip()
+        return self._user
 
     async def _raise_of_file(self, error: PaddockError, file: str) -> Never:
         """Raises what Inspect expects; a conflict may be a directory's."""

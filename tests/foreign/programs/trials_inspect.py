@@ -13,7 +13,12 @@ from inspect_ai.model import ChatMessageAssistant, ModelOutput, execute_tools
 from inspect_ai.scorer import includes
 from inspect_ai.solver import TaskState, solver
 from inspect_ai.tool import ToolCall, bash
-from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec, sandbox
+from inspect_ai.util import (
+    OutputLimitExceededError,
+    SandboxEnvironmentSpec,
+    SandboxUserUnsupportedError,
+    sandbox,
+)
 
 from paddock import PaddockSync
 from paddock.integrations.inspect import PaddockConfig
@@ -64,6 +69,10 @@ def test_a_refusal_says_the_rule_and_what_to_do(tmp_path: Path) -> None:
             with pytest.raises(PermissionError, match="path-outside-workspace"):
                 await sandbox().read_file("/etc/passwd")
             assert (await sandbox().exec(["ls"])).success
+            own = (await sandbox().exec(["whoami"])).stdout.strip()
+            assert (await sandbox().exec(["whoami"], user=own)).success
+            with pytest.raises(SandboxUserUnsupportedError, match="root"):
+                await sandbox().exec(["whoami"], user="root")
             return state
 
         return solve
@@ -157,10 +166,9 @@ def test_the_command_line_finds_the_sandbox_and_its_file(tmp_path: Path) -> None
 
 
 def test_what_a_killed_evaluation_leaves_is_cleaned_up(tmp_path: Path) -> None:
-    with PaddockSync() as paddock:
-        left = paddock.sessions.create(labels={"framework": "inspect"})
-        other = paddock.sessions.create()
-        inspect(tmp_path, "sandbox", "cleanup", "paddock")
-        live = {each.id for each in paddock.sessions.list() if each.info.live}
+    with PaddockSync() as paddock, paddock.sessions.create() as other:
+        with paddock.sessions.create(labels={"framework": "inspect"}) as left:
+            inspect(tmp_path, "sandbox", "cleanup", "paddock")
+            live = {each.id for each in paddock.sessions.list() if each.info.live}
         other.close(purge=True)
     assert (left.id in live, other.id in live) == (False, True)

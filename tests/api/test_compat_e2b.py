@@ -81,8 +81,10 @@ async def test_older_sdks_append_the_clients_id(api: Api) -> None:
     sandbox = await told(api, "POST", "/sandboxes", status=201, json=body)
     path = f"/sandboxes/{sandbox['sandboxID']}-{sandbox['clientID']}"
     assert (await told(api, "GET", path))["sandboxID"] == sandbox["sandboxID"]
-    await told(api, "POST", path + "/timeout", status=204, json={"timeout": 50})
-    await told(api, "POST", path + "/pause", status=204, json={})
+    # They send the handle besides the key.
+    both = {"X-Access-Token": sandbox["envdAccessToken"]}
+    await told(*(api, "POST", path + "/timeout"), status=204, json={"timeout": 50}, headers=both)
+    await told(api, "POST", path + "/pause", status=204, json={}, headers=both)
     await told(api, "POST", path + "/resume", status=201, json={"timeout": 50})
     assert [each["sandboxID"] for each in await told(api, "GET", "/sandboxes")] == [
         sandbox["sandboxID"]

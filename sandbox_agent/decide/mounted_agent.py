@@ -20,6 +20,9 @@ ENVIRONMENT = {
 # Where a container that adds the interpreter finds the agent's code.
 COPY = "/runtime"
 
+# What a trial of root inside prints if it works.
+ROOT_INSIDE = "root inside"
+
 
 def script(module: str, *arguments: str, place: str = PLACE) -> tuple[str, ...]:
     """The interpreter's arguments that run the function `main` of one of the agent's modules."""

@@ -527,8 +527,15 @@ async def test_a_client_that_does_not_read_is_dropped_and_ends_nothing(
     assert held is not None
     (command,) = held.running
 
+    answered = 0
+
     def dropped() -> bool:
-        api.agent.print(command.id, "stdout", bytes(50_000))
+        """Prints more whenever the server has asked for more."""
+        nonlocal answered
+        asked = sum(method == "output" for method, _ in api.agent.requests)
+        if asked > answered:
+            answered = asked
+            api.agent.print(command.id, "stdout", bytes(500_000))
         return held.streams.total() == 0
 
     await until(dropped)

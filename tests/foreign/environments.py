@@ -54,12 +54,28 @@ class Environment(NamedTuple):
         )
 
 
-def environment(name: str, client: Path) -> Environment:
+def environment(name: str, client: Path, python: Path = Path(sys.executable)) -> Environment:
     """The environment with the packages of `pins/NAME.lock`, installed if it isn't yet.
 
-    Raises: AssertionError with what the installer said.
+    `python` is the interpreter that it is made of. Raises: AssertionError with what the installer
+    said.
     """
-    return Environment(installed(name), client)
+    return Environment(installed(name, python), client)
+
+
+def interpreter(version: str) -> Path | None:
+    """A Python of that version, such as 3.12: on the path, or of pyenv; None: there is none."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    named = shutil.which(f"python{version}")
+    found = [*([Path(named)] if named else []), *sorted(pyenv.glob(f"{version}.*/bin/python3"))]
+    # One of pyenv on the path may stand for a version that is not chosen.
+    runs = (each for each in found if _silently(each, "-c", "") == 0)
+    return next(runs, None)
+
+
+def _silently(*words: str | Path) -> int:
+    done = subprocess.run(words, capture_output=True, timeout=PROGRAM_SECONDS, check=False)
+    return done.returncode
 
 
 def install_client(directory: Path) -> Path:
@@ -71,11 +87,10 @@ def install_client(directory: Path) -> Path:
     return target
 
 
-def installed(name: str) -> Path:
+def installed(name: str, made_of: Path) -> Path:
     """The interpreter of the environment; one process installs it while others wait."""
     lock = PINS / f"{name}.lock"
-    version = "{}.{}".format(*sys.version_info[:2])
-    digest = hashlib.sha256(lock.read_bytes() + version.encode()).hexdigest()
+    digest = hashlib.sha256(lock.read_bytes() + bytes(made_of.resolve())).hexdigest()
     directory = _cache() / f"{name}-{digest[:16]}"
     directory.parent.mkdir(parents=True, exist_ok=True)
     python = directory / "bin" / "python"
@@ -84,7 +99,7 @@ def installed(name: str) -> Path:
         complete = directory / "complete"
         if not complete.exists():
             shutil.rmtree(directory, ignore_errors=True)
-            _uv("venv", f"--python={sys.executable}", str(directory))
+            _uv("venv", f"--python={made_of}", str(directory))
             _uv("pip", "install", f"--python={python}", f"--requirement={lock}")
             complete.touch()
     return python

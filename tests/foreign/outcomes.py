@@ -11,13 +11,18 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 Outcomes = Mapping[str, str]
 
 
-def of_junit(report: Path) -> dict[str, str]:
-    """The outcomes in a report that pytest writes with `--junit-xml`."""
+def of_junit(report: Path, *, modules: bool = False) -> dict[str, str]:
+    """The outcomes in a report that pytest writes with `--junit-xml`.
+
+    `modules`: names begin with the test's module, as tests of several have the same name.
+    """
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
         outcome = FAILED if kinds & {"failure", "error"} else PASSED
-        found[case.attrib["name"]] = SKIPPED if "skipped" in kinds else outcome
+        module = case.attrib["classname"].rpartition(".")[2]
+        name = case.attrib["name"]
+        found[f"{module}::{name}" if modules else name] = SKIPPED if "skipped" in kinds else outcome
     return found
 
 

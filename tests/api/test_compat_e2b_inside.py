@@ -684,6 +684,16 @@ async def test_users(api: Api, session: dict[str, Any], box: Connect) -> None:
         assert found == code, name
 
 
+async def test_root_where_the_level_has_it(api: Api, session: dict[str, Any], box: Connect) -> None:
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    held.level = replace(held.level, user="root")
+    api.agent.files["a"] = b""
+    basic = "Basic " + base64.b64encode(b"root:").decode()
+    found = await box.call(FILES + "Stat", {"path": "a"}, Authorization=basic)
+    assert found["entry"]["owner"] == "root"
+
+
 async def test_requests_are_counted_as_others(
     api: Api, session: dict[str, Any], box: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

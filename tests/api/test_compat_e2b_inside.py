@@ -630,6 +630,10 @@ async def test_state_of_a_sandbox(api: Api) -> None:
         response = await api.client.get(BASE + "/health", headers=box.headers)
         return response.status, await response.text()
 
+    never_seen = await api.session(permission_level="high")
+    await api.json("DELETE", f"/api/sessions/{never_seen['id']}")
+    with pytest.raises(Refused, match="was not found"):
+        await inside(api, never_seen).call(PROCESS + "List", {})
     assert await health() == (204, "")
     response = await api.client.get(BASE + "/envs", headers=box.headers)
     assert await response.json() == {"A": "1"}

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hmac
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -102,9 +103,17 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
         session = plane.sessions.finder.by_handle(digest(token))
         if session is not None:
             tokens.note(session, token)
-        elif tokens.is_gone(token):
+        elif tokens.is_gone(token) or _was_its(plane, request, token):
             raise GoneError(request.headers.get(SANDBOX, ""))
     return token
+
+
+def _was_its(plane: ControlPlane, request: web.Request, token: str) -> bool:
+    """Whether it was the handle of the session that is named, which has ended."""
+    session = plane.sessions.registry.get(request.headers.get(SANDBOX, ""))
+    if session is None or session.live:
+        return False
+    return hmac.compare_digest(session.handle_sha256, digest(token))
 
 
 def signed_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:

@@ -67,6 +67,7 @@ CONTROL_PLANE = Recipe(
         "api/**/*",
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
+        "sandbox_agent/**/*.conf",
         "sandbox_agent/**/*.toml",
         "images/*.py",
     ),

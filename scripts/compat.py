@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts.markdown import table
 
 _SUITES = ("client", "version", "tests", "level", "passed", "failed", "skipped")
-_EXCEPTIONS = ("client", "test", "", "reason")
+_EXCEPTIONS = ("client", "reason", "", "tests")
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ def suites(results: Sequence[Result]) -> str:
 
 
 def exceptions(results: Sequence[Result]) -> str:
-    """A row for each test that does not pass, with the reason."""
-    rows = [
-        (each.client, f"`{it.test}`", it.outcome, it.reason)
-        for each in results
-        for it in each.exceptions
-    ]
-    return table(_EXCEPTIONS, rows)
+    """A row for each reason why tests do not pass, with these tests."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each in results:
+        for it in each.exceptions:
+            tests = found.setdefault((each.client, it.reason, it.outcome), [])
+            tests.append(f"`{it.test}`")
+    return table(_EXCEPTIONS, [(*reason, ", ".join(tests)) for reason, tests in found.items()])
 
 
 def _name(result: Result) -> tuple[str, str]:
-    return result.client, result.suite
+    return result.client.casefold(), result.suite

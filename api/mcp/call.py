@@ -61,8 +61,8 @@ class Call:
             raise McpError(INVALID_REQUEST, "a request with this id is being answered")
         if len(requests) >= MOST_REQUESTS:
             raise BusyError(f"{MOST_REQUESTS} requests are being answered: wait for one of them")
-        stream = self._stream = conversation.streams.open(primed=primed)
-        task = stream.work = requests[self._id] = self._context.work.spawn(self._perform())
+        stream = self._stream = requests[self._id] = conversation.streams.open(primed=primed)
+        task = stream.work = self._context.work.spawn(self._perform())
 
         def ended(_task: object) -> None:
             del requests[self._id]

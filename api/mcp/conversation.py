@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from api.mcp.log_messages import LogFilter
 from api.mcp.messages import RequestId
-from api.mcp.streams import Streams
+from api.mcp.streams import Stream, Streams
 from api.mcp.subscriptions import Subscriptions
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
@@ -28,7 +28,8 @@ class Conversation:
     # The last event of the session's chain of which its client can know.
     position: int
     streams: Streams
-    requests: dict[RequestId, asyncio.Task[None]] = field(default_factory=dict)
+    # What is being answered; the work of each ends with it.
+    requests: dict[RequestId, Stream] = field(default_factory=dict)
     terminals: dict[str, str] = field(default_factory=dict)
     opening: dict[str, asyncio.Lock] = field(default_factory=dict)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
@@ -41,6 +42,11 @@ class Conversation:
         """Whether a request is being answered or a client listens."""
         return bool(self.requests) or self.streams.listening.has_reader
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a client waits for an answer, and has not left."""
+        return any(each.has_reader for each in self.requests.values())
+
     def use(self) -> None:
         """A request has come, or was answered."""
         self.used_at = asyncio.get_running_loop().time()
@@ -51,12 +57,12 @@ class Conversation:
 
     def cancel(self, wanted: RequestId) -> bool:
         """Cancels a request; returns whether it was being answered."""
-        task = self.requests.get(wanted)
-        return task is not None and task.cancel()
+        stream = self.requests.get(wanted)
+        return stream is not None and stream.cancel()
 
     def end(self) -> None:
         """Cancels its requests and subscriptions, and ends what its client listens to."""
-        for task in self.requests.values():
-            task.cancel()
+        for stream in self.requests.values():
+            stream.cancel()
         self.subscriptions.close()
         self.streams.listening.end()

@@ -107,11 +107,12 @@ class Conversations:
     def _make_room(self, held: list[Conversation], most: int, whose: str) -> None:
         if len(held) < most:
             return
-        # A client that only listens counts as idle, because clients leave such streams behind.
-        idle = [each for each in held if not each.requests]
+        # A client that only listens counts as idle, because clients leave such streams behind; and
+        # so does one that has left its requests.
+        idle = [each for each in held if not each.awaited]
         if not idle:
             raise BusyError(
                 f"{whose} {len(held)} conversations, all with requests in progress: end one",
                 retry_after=RETRY_SECONDS,
             )
-        self.end(min(idle, key=lambda each: each.used_at))
+        self.end(min(idle, key=lambda each: (bool(each.requests), each.used_at)))

@@ -78,6 +78,10 @@ class Stream:
             self._stay()
             self._wake()
 
+    def cancel(self) -> bool:
+        """Cancels the work; returns whether there was any."""
+        return self.work is not None and self.work.cancel()
+
     async def events(
         self, after: int | None = None, stays: Callable[[], bool] = lambda: False
     ) -> AsyncGenerator[Event | None]:

@@ -47,7 +47,7 @@ async def list_policies(
 ) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
-        items=[_level(context, known, each) for each in known.values()],
+        items=[_level(context, known, each, engine_runtimes) for each in known.values()],
         session_policies=[listed_policy(each) for each in session_policies.values()],
         facilities=facilities(node.kernel),
         runtimes=runtimes(engine_runtimes, known.values(), node.kernel),
@@ -55,12 +55,19 @@ async def list_policies(
     )
 
 
-def _level(context: Context, known: levels.Levels, shown: levels.Level) -> Level:
+def _level(
+    context: Context, known: levels.Levels, shown: levels.Level, engine_runtimes: Runtimes
+) -> Level:
     """A level, and whether the caller may give it to a session."""
     caller = context.principal
     refused = caller.bounds.refuses_level(shown, known)
     allowed = refused is None and caller.role in ROLES[Access.MANAGE]
-    return level(shown, allowed=allowed, rule=None if refused is None else refused[0])
+    return level(
+        shown,
+        allowed=allowed,
+        rule=None if refused is None else refused[0],
+        without_root=engine_runtimes.without_root,
+    )
 
 
 @operation(
@@ -153,11 +160,12 @@ def _judges(
         session = sessions.finder.find(context.principal, body.session)
         terms, reaches = session.terms, session.egress_rules.decide_any_port
         mounts = writable_targets(listed, (*session.level.mounts, *terms.mounts))
-        mounts += terms.written_volumes
+        mounts += (*terms.written_volumes, *session.level.layer)
         return _Judges(session.level, reaches, mounts, terms.volume_paths, session.workspace_path)
     _check_host(context)
     named = known.named(body.level or "")
-    return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
+    mounts = (*writable_targets(listed, named.mounts), *named.layer)
+    return _Judges(named, named.egress.decide_any_port, mounts)
 
 
 def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS, Runtimes
-from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.levels import ROOT, Level
 from orchestrator.state.session import Session
 from paddock.contract.system import FacilityMeans, Runtime
 from sandbox_agent.decide.facilities import FLAGS, Kernel, Means, in_force
@@ -57,8 +57,25 @@ def facilities_of(session: Session, host: Kernel) -> list[FacilityMeans] | None:
     waived = session.level.requires.without
     means = in_force(hello.kernel, host, sandbox.runtime, waived)
     shown = [_shown(each) for each in means if not unused.get(each.facility.name)]
+    if session.level.user == ROOT:
+        shown.append(_root(session.level))
     unflagged = FLAGS in waived and sandbox.runtime != KEEPS_FLAGS
     return [*shown, _NO_FLAGS] if unflagged else shown
+
+
+def _root(level: Level) -> FacilityMeans:
+    layer = (
+        "the image is read-only"
+        if level.root_bytes is None
+        else f"over the image is a writable layer of {level.root_bytes} bytes"
+    )
+    return FacilityMeans(
+        name="root",
+        decides="root inside",
+        preferred=True,
+        provided=True,
+        detail=f"a user namespace that maps uid 0 to the workspace's; {layer}",
+    )
 
 
 def _shown(each: Means) -> FacilityMeans:

@@ -25,6 +25,7 @@ ENGINE_OPERATIONS = (
     *("info", "image", "create", "inspect", "list", "pause", "resume", "remove", "logs"),
     *("images", "kernel", "ensure_open_network", "close_names", "remove_open_network"),
     *("hold_device", "hold_link", "try_link", "make_agent", "look_into", "refuse_links"),
+    "root_inside",
 )
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30)
 _START_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15)

@@ -1,13 +1,13 @@
 """The directory of one sandbox on the host: control socket, mount points, files for /etc."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from orchestrator.host.workspace import mounts, overlay
+from orchestrator.host.workspace import mounts, overlay, root_layer
 from orchestrator.host.workspace.id_map import namespace
 from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.settings.resolvers import resolv_conf
@@ -89,6 +89,11 @@ class SandboxDirectory:
     def volumes(self) -> Path:
         """The mount points of the session's volumes with their own flags, by slot."""
         return self.path / "volumes"
+
+    @property
+    def layer(self) -> Path:
+        """The writable layer over the image, if its commands are root inside and have one."""
+        return self.path / "layer"
 
     @property
     def passwd(self) -> Path:
@@ -179,6 +184,18 @@ class SandboxDirectory:
         """Unmounts them; may be called again. Raises: MountError, OSError."""
         _unmount_all(self.volumes)
 
+    def make_layer(self, layers: Sequence[str], uid: int, size: int) -> Mapping[str, Path]:
+        """Makes the writable layer; returns what of the image it covers, and where that is.
+
+        Raises: the errors of `root_layer.make`.
+        """
+        paths = root_layer.make(self.layer, layers, uid, size)
+        return {path: root_layer.covered(self.layer, path) for path in paths}
+
+    def remove_layer(self) -> None:
+        """Removes it with its content; may be called again. Raises: MountError, OSError."""
+        root_layer.remove(self.layer)
+
     def remove(self) -> None:
         """Removes it once nothing is mounted in it; may be called again.
 
@@ -205,6 +222,7 @@ class SandboxDirectory:
         self.unmount_workspace()
         self.unshare()
         self.unmount_volumes()
+        self.remove_layer()
         self.remove()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.rules.policy.levels import Level, SessionLimits, effective_limits
+from orchestrator.rules.policy.levels import ROOT, Level, SessionLimits, effective_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,11 @@ def can_wait(level: Level) -> bool:
 
     The rates of a disk are set on the workspace's device, which is not known then. Mounts of the
     operator's list are checked for the session that uses them. Other runtimes than the engine's
-    default might not show what is mounted late.
+    default might not show what is mounted late. The writable layer of root inside belongs to the
+    session's uid.
     """
-    return not level.rates.disk and not level.mounts and level.runtime is None
+    usual = level.runtime is None and level.user != ROOT
+    return usual and not level.rates.disk and not level.mounts
 
 
 def cold_levels(names: Iterable[str], levels: Mapping[str, Level]) -> list[str]:

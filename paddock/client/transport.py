@@ -17,6 +17,7 @@ from yarl import URL
 
 from paddock.client import errors
 from paddock.client.answers import json_object, not_paddock, refusal, translated
+from paddock.client.resolver import Resolver
 from paddock.client.retry import RetryPolicy
 from paddock.client.sse import EventParser, ServerEvent
 from paddock.client.websocket import Socket, connected
@@ -57,7 +58,10 @@ class Pool:
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=self.options.ssl or True, socket_factory=_lasting_socket, limit=0
+                    ssl=self.options.ssl or True,
+                    socket_factory=_lasting_socket,
+                    resolver=Resolver(),
+                    limit=0,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # The download's length must be that of the file.

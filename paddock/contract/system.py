@@ -251,6 +251,24 @@ class Level(Model):
         description="The engine's runtime of its sandboxes; null: that of the settings, or the "
         "engine's default.",
     )
+    user: Annotated[Literal["sandbox", "root"], WORDS] = Field(
+        default="sandbox",
+        description="Whom its commands see themselves as. `root`: uid 0 of a user namespace of "
+        "their own, with rights over the session's own files only.",
+    )
+    root_bytes: Count | None = Field(
+        default=None,
+        description="The size of the writable layer over the image that root inside has, which is "
+        "gone with the sandbox; null: the image is read-only.",
+    )
+    root_in_force: bool | None = Field(
+        default=None,
+        description="Whether its latest sandbox had root inside; null: it has had none since the "
+        "start, or commands are not root inside.",
+    )
+    root_refused: str | None = Field(
+        default=None, description="Why its latest sandbox could not start."
+    )
     sha256: Sha256 = Field(description="Of the level's file.")
 
 

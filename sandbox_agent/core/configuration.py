@@ -12,14 +12,15 @@ from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinem
 _LEAST_UID = 1
 _LARGEST_UID = 2**32 - 2
 # Absent unless it has something, so that agents before it know every other configuration.
-_OPTIONAL = frozenset({"without", "mounts"})
+_OPTIONAL = frozenset({"without", "mounts", "root"})
 _MOST_FLAGS = 2**32 - 1
 
 
 def parse(params: Message) -> Configuration:
     """Reads a `configure` request.
 
-    It must have all members of `Configuration` and no others; `without` and `mounts` may be absent.
+    It must have all members of `Configuration` and no others; `without`, `mounts` and `root` may be
+    absent.
 
     Raises: AgentError, which names the wrong member.
     """
@@ -60,6 +61,7 @@ def parse(params: Message) -> Configuration:
         consume=_consume(params),
         without=tuple(given.texts(params, "without")) if "without" in params else (),
         mounts=_flags(params) if "mounts" in params else {},
+        root=given.flag(params, "root") if "root" in params else False,
     )
 
 

@@ -11,10 +11,17 @@ PYTHON = (
     *(f"{PLACE}/bin/python3", "-I", "-S", "-X", "utf8"),
 )
 AGENT = (*PYTHON, PLACE)
-# With another value, its C library would read the image's files of locales.
-ENVIRONMENT = {"LC_ALL": "C"}
+# With another locale, its C library would read files of the image. The path is for what an operator
+# starts in the container by the engine; the agent finds programs by its own.
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
 # Where a container that adds the interpreter finds the agent's code.
 COPY = "/runtime"
+
+# What a trial of root inside prints if it works.
+ROOT_INSIDE = "root inside"
 
 
 def script(module: str, *arguments: str, place: str = PLACE) -> tuple[str, ...]:

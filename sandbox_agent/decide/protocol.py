@@ -296,6 +296,8 @@ class Configuration(NamedTuple):
     without: tuple[str, ...] = ()
     # The flags that mounts must have, as in `statvfs`, by their place: a runtime may lose them.
     mounts: dict[str, int] = {}
+    # Commands are uid 0 of a user namespace of their own, which maps to the session's uid.
+    root: bool = False
 
 
 class Entry(NamedTuple):

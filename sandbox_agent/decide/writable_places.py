@@ -6,6 +6,11 @@ from sandbox_agent.decide.outside_paths import TMP
 
 # Only devices and shared memory are writable in it.
 _DEVICES = "/dev"
+# What the writable layer of root inside covers, where the image has such a directory.
+LAYER = (
+    *("/bin", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/root", "/sbin"),
+    *("/srv", "/usr", "/var"),
+)
 
 
 def places(commands: Collection[str] | None, mounts: Iterable[str] = ()) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ from typing import NamedTuple, NoReturn
 from sandbox_agent.enforce import beneath, execution, guard_messages, privileges, syscalls
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Failed, Step
-from sandbox_agent.enforce.profile import Profile, Reads
+from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.reads.contents import Contents
+from sandbox_agent.enforce.reads.read_profile import Reads
+from sandbox_agent.enforce.root_inside import namespace as root_inside
 
 _NOT_FOUND = 127
 # Of a plan: at most four pipes, and the document.
@@ -161,6 +163,8 @@ def _tried(
             if not _has_right_content(_candidates(plan), profile.reads):
                 return Failed(Step.CONTENT, errno.EACCES)
             _be_watched(profile.machine, profile.reads, broker, prepared.number)
+        if profile.root is not None:
+            root_inside.enter(profile.root.namespace, profile.machine, profile.root.entry)
         step = Step.PROGRAM
         _execute(prepared.calls)
     except OSError as error:

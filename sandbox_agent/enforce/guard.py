@@ -29,6 +29,7 @@ from sandbox_agent.enforce.profile import Profile, Tool
 from sandbox_agent.enforce.reads import broker
 from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.enforce.reads.reports import Reports
+from sandbox_agent.enforce.root_inside import namespace
 
 # Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
@@ -239,6 +240,7 @@ class Guards:
             loop, events, configuration.uid, undisturbed=kernel.undisturbed
         )
         self._meter = Meter()
+        self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
@@ -250,9 +252,8 @@ class Guards:
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.workspace, self._configuration.uid)
-        self._profile = profile.build(
-            self._configuration, self._kernel, programs=self._programs, held=self.held
-        )
+        self._namespace = namespace.of_session(self._configuration)
+        self._profile = self._build(profile.NO_TOOL)
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
@@ -271,11 +272,8 @@ class Guards:
         return self._make(self._profile)
 
     def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool, with the tool's own permissions added to those of commands.
-
-        Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
-        """
-        own = profile.build(self._configuration, self._kernel, tool, self._programs, self.held)
+        """A guard for a tool only, with its permissions. Raises: ConfinementError, OSError."""
+        own = self._build(tool)
         try:
             return self._make(own)
         finally:
@@ -287,6 +285,10 @@ class Guards:
             self._idle.append(guard)
         else:
             guard.close()
+
+    def _build(self, tool: Tool) -> Profile:
+        more = self._programs, self.held, self._namespace
+        return profile.build(self._configuration, self._kernel, tool, *more)
 
     def _make(self, held_to: Profile) -> Guard:
         guard = Guard(
@@ -314,10 +316,8 @@ class Guards:
 
 
 def _check_workspace(path: str, uid: int) -> None:
-    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid.
-
-    Its path must be the real one, because what is decided by a path's text must hold for the file.
-    """
+    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
+    # What is decided by a path's text must hold for the file.
     if os.path.realpath(path) != path:
         raise profile.ConfinementError(f"the image has a symbolic link in {path}")
     try:

@@ -64,6 +64,8 @@ def run(
             keep.add(broker.fileno())
         if profile.ruleset is not None:
             keep.add(profile.ruleset)
+        if profile.root is not None:
+            keep.add(profile.root.namespace)
         privileges.close_others(keep)
         # A collection would touch every object, and so copy all memory that is shared by forks.
         gc.disable()
@@ -72,6 +74,8 @@ def run(
         # The command inherits these, so nothing is left to do at the time a caller waits for it.
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
+        # The filter of root inside answers this call, so a command's process could not make it.
+        os.setgroups([])
         _confine(profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)

@@ -10,13 +10,12 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from sandbox_agent.decide.excerpts import MOST_WORDS
 from sandbox_agent.enforce import caller
 from sandbox_agent.enforce.caller import Process, Program
-from sandbox_agent.enforce.syscalls import borrow_file_identity
+from sandbox_agent.enforce.privileges import as_user
 
 _RECEIVE = 0xC0502100
 _SEND = 0xC0182101
@@ -154,16 +153,6 @@ def look_again(process: Process, uid: int) -> Program | None:
             return running if caller.process(process.id) == process else None
         except OSError:
             return None
-
-
-@contextmanager
-def as_user(uid: int) -> Iterator[None]:
-    """Opens files as that user for a moment."""
-    borrow_file_identity(uid)
-    try:
-        yield
-    finally:
-        borrow_file_identity(0)
 
 
 def read_path(memory: int, at: int) -> bytes:

@@ -73,6 +73,7 @@ def drop_to(uid: int) -> None:
 def as_user(uid: int) -> Iterator[None]:
     """Acts as the session's user, as there is no capability to signal or use what is another's.
 
+    To look into processes that are root inside, it takes this: their namespace belongs to the user.
     Only the effective ids change. The real and saved uid remain root, so no process of the session
     can signal this one in the meantime.
     """

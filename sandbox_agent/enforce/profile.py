@@ -28,27 +28,16 @@ from sandbox_agent.enforce.programs import find_program
 from sandbox_agent.enforce.reads import image_baseline, pack_files
 from sandbox_agent.enforce.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.enforce.reads.pack_files import Held
+from sandbox_agent.enforce.reads.read_profile import Reads
 
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
-class Reads(NamedTuple):
-    """What the brokers of a session enforce that may read its manifest's files only.
+class Root(NamedTuple):
+    """The user namespace that commands enter, and what marks the call that enters it."""
 
-    `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
-    /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on. `signals`: it answers those that are reported. Without
-    `truncation`, brokers refuse what Landlock does not.
-    """
-
-    ruleset: int | None
-    code: bytes
-    manifest: ReadManifest
-    denials: Denials
-    enforced: bool
-    recorded: bool
-    signals: bool = False
-    truncation: bool = True
+    namespace: int
+    entry: tuple[int, int]
 
 
 class Profile(NamedTuple):
@@ -59,7 +48,7 @@ class Profile(NamedTuple):
     executes; None means that nothing is reported. `reads` is for the broker of a session that may
     read its manifest's files only. `mark` is for signals what `cookie` is for executions; without
     `scoped`, they are reported. `undisturbed`: no signal interrupts a call that is reported.
-    `listened`: the agent is the listener of the filter.
+    `listened`: the agent is the listener of the filter. `root`: commands are root inside.
     """
 
     machine: str
@@ -73,6 +62,7 @@ class Profile(NamedTuple):
     mark: tuple[int, int] | None = None
     undisturbed: bool = False
     listened: bool = True
+    root: Root | None = None
 
     def close(self) -> None:
         """Closes its rulesets: a guard has its own copies."""
@@ -116,14 +106,19 @@ def build(
     tool: Tool = NO_TOOL,
     programs: Libraries | None = None,
     held: Held | None = None,
+    namespace: int | None = None,
 ) -> Profile:
     """The profile of the sandbox's level, or of a tool at that level.
 
     `programs` is what the level's commands need, if it is known. `held` has the files of the
-    session's manifest; the first profile fills it. Raises: ConfinementError.
+    session's manifest; the first profile fills it. `namespace` is the user namespace of commands
+    that are root inside; it stays the caller's. Raises: ConfinementError.
     """
+    root = None if namespace is None else Root(namespace, _cookie())
+    if configuration.root != (root is not None):
+        raise ConfinementError("commands are root inside if they have a namespace, and only then")
     try:
-        return _build(configuration, kernel, tool, programs, {} if held is None else held)
+        return _build(configuration, kernel, tool, programs, {} if held is None else held, root)
     except BaselineError as error:
         raise ConfinementError(str(error)) from None
     except OSError as error:
@@ -131,7 +126,12 @@ def build(
 
 
 def _build(
-    configuration: Configuration, kernel: Kernel, tool: Tool, programs: Libraries | None, held: Held
+    configuration: Configuration,
+    kernel: Kernel,
+    tool: Tool,
+    programs: Libraries | None,
+    held: Held,
+    root: Root | None,
 ) -> Profile:
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
@@ -157,6 +157,7 @@ def _build(
         signals=mark,
         mdwe=kernel.mdwe,
         truncation=kernel.truncation or not paths.confined,
+        entry=None if root is None else root.entry,
     )
     reads = None
     if consume is not None and cookie is not None:
@@ -183,6 +184,7 @@ def _build(
         mark=mark,
         undisturbed=kernel.undisturbed,
         listened=listened,
+        root=root,
     )
 
 
@@ -200,6 +202,10 @@ def _check_kernel(kernel: Kernel, configuration: Configuration) -> None:
         )
     if (wanted.paths or consume is not None) and not kernel.paths:
         raise ConfinementError("the kernel has no Landlock")
+    if configuration.root and not (kernel.paths and kernel.scopes):
+        raise ConfinementError("root inside needs Landlock with scopes")
+    if configuration.root and (wanted.paths or consume is not None):
+        raise ConfinementError("root inside can't be had with confined paths or a pack")
 
 
 class _Paths(NamedTuple):

@@ -151,7 +151,7 @@ class _Request:
         """The process of one of the caller's descriptors. Raises: OSError."""
         path = b"/proc/%d/fdinfo/%d" % (self._notice.pid, descriptor)
         try:
-            with notify.as_user(self._uid):
+            with privileges.as_user(self._uid):
                 text = read(path)
         except FileNotFoundError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None

@@ -33,14 +33,16 @@ _MOST_SAID = 64
 def applies(profile: Profile, plan: Plan) -> bool:
     """Whether a guard with this profile starts that command here. Guard and agent must agree.
 
-    A terminal needs a further step in the process, and so do a kernel without Landlock scopes and
-    an output file, which only a recorded start may empty; a broker takes the listener from it.
+    A terminal needs a further step in the process, and so do a kernel without Landlock scopes, an
+    output file, which only a recorded start may empty, and the namespace of commands that are root
+    inside; a broker takes the listener from it.
     Without reports of `execve`, nothing would wait.
     """
     return (
         _available()
         and profile.cookie is not None
         and profile.reads is None
+        and profile.root is None
         and (profile.scoped or profile.ruleset is None)
         and not plan.terminal
         and plan.output_file is None

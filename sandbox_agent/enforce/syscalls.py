@@ -67,6 +67,11 @@ def hide_memory() -> None:
     checked(_LIBC.prctl(_PRCTL_SET_DUMPABLE, 0, 0, 0, 0))
 
 
+def show_memory() -> None:
+    """Makes this process's files in /proc its own user's; undoes `hide_memory`. Raises: OSError."""
+    checked(_LIBC.prctl(_PRCTL_SET_DUMPABLE, 1, 0, 0, 0))
+
+
 def gain_no_privileges() -> None:
     """Ensures that no program gains more privileges than its caller. Raises: OSError."""
     checked(_LIBC.prctl(_PRCTL_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from sandbox_agent.enforce.syscalls import borrow_file_identity
+from sandbox_agent.enforce.privileges import as_user
 from sandbox_agent.pty import device
 
 # Limits of one check: a program can have many threads, and each can wait for many descriptors.
@@ -110,15 +110,12 @@ class PromptDetector:
         self, calls: _Calls, group: int, terminal: int, only: Program | None
     ) -> Program | None:
         """The program of a process group that waits for the terminal's input."""
-        borrow_file_identity(self._uid)
-        try:
+        with as_user(self._uid):
             for pid, fd in islice(_inputs(calls, group), _MOST_FILES):
                 if _is_terminal(f"/proc/{pid}/fd/{fd}", terminal):
                     found = _program(pid)
                     if found is not None and only in (None, found):
                         return found
-        finally:
-            borrow_file_identity(0)
         return None
 
 

@@ -13,6 +13,7 @@ from sandbox_agent.core.outputs import Outputs, Reply, event_output
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide import commands, variables
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce.command_process import Plan
@@ -21,6 +22,9 @@ from sandbox_agent.enforce.programs import PATH, find_program
 from sandbox_agent.run.process import Command, Request, parse_request
 from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Ready, Work
+
+# Package managers of Debian's read it: there is no other user whom they could become.
+_APT_CONFIG = f"{PLACE}/sandbox_agent/enforce/root_inside/apt.conf"
 
 
 class Executor:
@@ -121,20 +125,23 @@ class Executor:
         message = variables.refused_variable(requested, secrets, patterns, level)
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
+        user = "root" if self._configuration.root else "sandbox"
+        apt = {"APT_CONFIG": _APT_CONFIG} if self._configuration.root else {}
         base = {
             "PATH": self._path,
             "HOME": self._configuration.home,
-            "USER": "sandbox",
-            "LOGNAME": "sandbox",
+            "USER": user,
+            "LOGNAME": user,
             "LANG": "C.UTF-8",
+            **apt,
             **proxy_variables(self._configuration.egress),
             **self._configuration.variables,
         }
         return {**base, **self._secrets.variables(patterns), **requested, **secrets}
 
     def _program(self, name: str, env: dict[str, str]) -> str:
-        """The file behind a bare name, looked up once because the image can't change."""
-        if "/" in name or env["PATH"] != self._path:
+        """The file behind a bare name, looked up once if the image can't change."""
+        if "/" in name or env["PATH"] != self._path or self._configuration.root:
             return name
         if name not in self._programs:
             found = find_program(name)

@@ -1,6 +1,7 @@
 """E2B's interface outside of sandboxes, over plain HTTP as its SDKs use it."""
 
 from datetime import datetime, timedelta
+from io import BytesIO
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -207,6 +208,8 @@ async def test_lists_by_state_metadata_template_and_time(api: Api) -> None:
     other = (await made(api, "low"))["sandboxID"]
     await told(api, "POST", f"/sandboxes/{made_ones[0]}/pause", status=204)
     newest = [other, *reversed(made_ones)]
+    # What the key has made by other means is not a sandbox of these clients.
+    await api.session(key=OPERATOR_KEY)
     assert await listed(api) == (newest, None)
     assert await listed(api, order="asc") == (newest[::-1], None)
     # The SDKs encode names and texts twice.
@@ -352,6 +355,26 @@ async def test_volumes(api: Api) -> None:
     await told(api, "DELETE", f"/sandboxes/{sandbox['sandboxID']}", status=204)
     await told(api, "DELETE", "/volumes/cache", status=204)
     assert await told(api, "GET", "/volumes") == []
+
+
+async def test_bodies_and_texts_are_bounded(api: Api) -> None:
+    large = b'{"templateID": "base", "metadata": {"x": "' + b"x" * (3 * 2**20) + b'"}}'
+    await refused(api, 413, "POST", SANDBOXES, data=BytesIO(large))
+    wrong: tuple[dict[str, Any], ...] = (
+        {"metadata": {"x": "x" * 8193}},
+        {"metadata": {str(number): "" for number in range(65)}},
+        {"metadata": {"x": 1}},
+        {"envVars": {"a b": "x"}},
+        {"timeout": 10**10},
+        {"templateID": "x" * 256},
+        {"volumeMounts": [{"name": "x"}]},
+        {"mcp": {"github": {}}},
+        {"network": {"egressProxy": {"address": "x"}}},
+    )
+    for members in wrong:
+        body = {"templateID": "base", **members}
+        await refused(api, 400, "POST", SANDBOXES, json=body)
+    assert not api.engine.containers
 
 
 async def test_rates_are_those_of_this_api(

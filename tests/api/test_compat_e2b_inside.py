@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from api.app import BOUNDS
 from orchestrator.ground.errors import RateLimitedError
-from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.ground.limits import HANDLE_REQUESTS
+from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OTHER_KEY, Api
 from tests.support.connect import (
@@ -655,17 +656,18 @@ async def test_users(api: Api, session: dict[str, Any], box: Connect) -> None:
 
 
 async def test_requests_are_counted_as_others(
-    api: Api, session: dict[str, Any], box: Connect
+    api: Api, session: dict[str, Any], box: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = api.plane.sessions.registry.get(session["id"])
-    assert held is not None
-    principal = Principal(f"handle:{held.id}", Role.HANDLE, held.key, held.owner)
-    rates = api.server.app[BOUNDS].rates
-    while True:
-        try:
-            rates.spend(principal)
-        except RateLimitedError:
-            break
+    counted: list[str] = []
+
+    def spend(principal: Principal) -> None:
+        counted.append(principal.name)
+        if len(counted) > 1:
+            raise RateLimitedError("too many", limit=HANDLE_REQUESTS, retry_after=1.0)
+
+    monkeypatch.setattr(api.server.app[BOUNDS].rates, "spend", spend)
+    await box.call(PROCESS + "List", {})
+    assert counted == [f"handle:{session['id']}"]
     with pytest.raises(Refused) as refused:
         await box.call(PROCESS + "List", {})
     assert (refused.value.status, refused.value.code) == (429, "resource_exhausted")

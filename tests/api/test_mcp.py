@@ -6,12 +6,15 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import ClientResponse
 
-from api.mcp import command_tools, file_tools, results
+import api.mcp
+from api.mcp import results
 from api.mcp.conversation import MOST_REQUESTS
 from api.mcp.conversations import MOST_PER_SESSION, Conversations
 from api.shape.access import ROLES, Access
@@ -534,9 +537,15 @@ async def test_an_idle_conversation_ends(
 
 
 def test_tools_are_what_a_handle_may_do() -> None:
-    """Whoever may speak the protocol may call every operation that its tools use."""
-    for module in (command_tools, file_tools):
-        for value in vars(module).values():
-            operation = getattr(value, "operation", None)
-            if operation is not None:
-                assert ROLES[Access.WORK] <= ROLES[operation.access]
+    """Whoever may speak the protocol may call every operation that it performs."""
+    modules = [import_module(f"api.mcp.{found.name}") for found in iter_modules(api.mcp.__path__)]
+    performed = {
+        operation.id: operation
+        for module in modules
+        if module.__name__ != "api.mcp.operations"
+        for value in vars(module).values()
+        if (operation := getattr(value, "operation", None)) is not None
+    }
+    assert {"exec", "read_file", "list_files", "watch_files"} <= performed.keys()
+    for operation in performed.values():
+        assert ROLES[Access.WORK] <= ROLES[operation.access], operation.id

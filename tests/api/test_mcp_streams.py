@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from api.mcp import streams
+from api.mcp.conversations import MOST_PER_SESSION
 from api.mcp.streams import RETRY_MILLISECONDS
 from paddock import Paddock
 from tests.api.conftest import Api
@@ -57,6 +58,12 @@ async def newest(api: Api, **body: Any) -> Talk:
     return talk
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request ends because its client has not come back."""
+    monkeypatch.setattr(streams, "RESUME_SECONDS", 3600.0)
+
+
 @pytest.fixture
 async def talk(api: Api) -> Talk:
     return await newest(api)
@@ -103,11 +110,11 @@ async def test_a_client_that_does_not_come_back_ends_its_command(
     assert (ended["command_id"], ended["reason"]) == (command, "client_gone")
 
 
-async def test_a_revoked_key_ends_what_it_left(api: Api) -> None:
+async def test_a_revoked_key_ends_what_it_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"name": "left", "role": "operator"}
     made = await api.json("POST", "/api/keys", json=asked, status=201)
     session = await api.session(key=made["key"], permission_level="medium")
-    talk = Talk(api, session)
+    talk = Talk(api, {**session, "handle": made["key"]})
     await talk.begin(NEWEST)
     response, command = await held(api, talk)
     response.close()
@@ -178,6 +185,28 @@ async def test_what_happens_while_nobody_listens_is_told_later(api: Api, talk: T
     response.close()
 
 
+async def test_a_client_that_left_its_request_makes_room(api: Api, talk: Talk) -> None:
+    response, command = await held(api, talk)
+    waiting = []
+    for _ in range(MOST_PER_SESSION - 1):
+        busy = Talk(api, talk.session)
+        await busy.begin(NEWEST)
+        waiting.append(await busy.stream("exec", argv=["grep"]))
+    params = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {}}
+    another = {"id": 0, "method": "initialize", "params": params}
+    newest = Talk(api, talk.session)
+    assert (await newest.post(another)).status == 409
+    response.close()
+    # The server learns of it a little later.
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await newest.post(another)).status == 409:
+            pass
+    ended = await asyncio.wait_for(api.agent.asked("cancel"), WAIT_SECONDS)
+    assert ended["command_id"] == command
+    for each in waiting:
+        each.close()
+
+
 async def test_the_end_of_a_conversation_ends_what_was_left(api: Api, talk: Talk) -> None:
     response, command = await held(api, talk)
     response.close()
@@ -215,3 +244,27 @@ async def test_the_client_reads_on(api: Api, talk: Talk, cutter: Cutter) -> None
         api.agent.end(command, 0)
         rest = [answer async for answer in answers]
         assert rest[-1]["result"]["structuredContent"]["stdout"] == "one\ntwo\n"
+
+
+async def test_the_client_listens_on(api: Api, talk: Talk, cutter: Cutter) -> None:
+    """What was lost with a connection is told by the next call, and nothing twice."""
+    async with Paddock(cutter.url, "unused") as paddock:
+        session = await paddock.sessions.attach(talk.session["id"], talk.key)
+        params = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": {}}
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        await session.mcp.initialize(first)
+        subscribe = {"method": "resources/subscribe", "params": {"uri": "paddock://session"}}
+        async for _answer in session.mcp.request({"jsonrpc": "2.0", "id": 2, **subscribe}):
+            pass
+        seen: list[str] = []
+        for level in ("high", "low", "medium"):
+            listening = session.mcp.listen()
+            next_one = asyncio.ensure_future(anext(listening))
+            body = {"settings": {"permission_level": level}}
+            await api.json("PUT", f"{talk.path}/settings", json=body)
+            async with asyncio.timeout(WAIT_SECONDS):
+                seen += [(await next_one)["method"], (await anext(listening))["method"]]
+            cutter.cut()
+            await listening.aclose()
+        told = ["notifications/tools/list_changed", "notifications/resources/updated"]
+        assert seen == told * 3

@@ -5,7 +5,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.api.conftest import Api
+from paddock import Paddock
+from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.cli import run_beside
 
 TEXTS = {"user": "Anna Lindqvist & Co", "note": "two\nlines = 100 %"}
 
@@ -55,3 +57,26 @@ async def test_metadata_is_bounded(api: Api, metadata: object) -> None:
 async def test_a_filter_of_metadata_is_pairs(api: Api, query: str) -> None:
     problem = await api.problem(400, "validation_error", "GET", f"/api/sessions?{query}")
     assert problem["field"] == "metadata"
+
+
+async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Paddock(str(api.server.make_url("")), ADMIN_KEY) as paddock:
+        made = await paddock.sessions.create(id="one", metadata=TEXTS)
+        assert made.info.metadata == TEXTS
+        await paddock.sessions.create(id="two", metadata={"user": "Bo"})
+        assert [each.id for each in await paddock.sessions.list(metadata=TEXTS)] == ["one"]
+        assert len(await paddock.sessions.list()) == 2
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    made_there = ("sessions", "create", "--id", "three", "--metadata", "user=Cy = C")
+    assert (await run_beside(*made_there)).status == 0
+    listed = (await run_beside("sessions", "list", "--metadata", "user=Cy = C")).out
+    assert "three" in listed
+    assert "one" not in listed
+    assert "user=Cy = C" in (await run_beside("sessions", "show", "three")).out
+
+
+async def test_children_have_none_of_their_parents(api: Api) -> None:
+    await api.session(id="parent", metadata=TEXTS)
+    child = await api.json("POST", "/api/sessions/parent/spawn", json={}, status=201)
+    assert (child["parent"], child["metadata"]) == ("parent", {})

@@ -25,6 +25,13 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = ROOT / "docs" / "operations"
 
 
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """With a template, which has a series of its own."""
+    (tmp_path / "site.toml").write_text("")
+    return settings.model_copy(update={"templates_dir": tmp_path})
+
+
 async def scrape(api: Api) -> dict[str, float]:
     """Values by series, as a scraper reads them."""
     response = await api.call("GET", "/metrics", key=OPERATOR_KEY)

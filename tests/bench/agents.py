@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.support.plane import opened
 
 _LEVEL = "low"
 _MIB = 1024 * 1024
+_BUILT_IN = "in the image"
 _COMMAND = ("/usr/bin/python3", "-I", "-S", PLACE)
 _DOCKERFILE = f"""\
 FROM {{base}}
@@ -33,30 +35,44 @@ RUN python3 -m compileall -q -f --invalidation-mode unchecked-hash {PLACE}
 
 
 async def agents(rounds: int) -> list[Result]:
-    """Starts of sessions without sandboxes that wait, and the agents' memory after a command."""
+    """Starts of sessions without sandboxes that wait, and what their agents take."""
     usual = build().name
+    taken: dict[str, list[_Taken]] = {}
     with baked(usual) as image, _as_it_was(image):
         async with opened(image=usual, images=(image,)) as plane:
-            memory: dict[str, list[float]] = {usual: [], image: []}
 
             async def start(which: str) -> Sequence[float]:
                 began = time.perf_counter()
                 box = await Box.create(plane, _LEVEL, image=which)
-                taken = time.perf_counter() - began
+                seconds = time.perf_counter() - began
+                pid = box.agent().pid
+                cpu = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
                 await box.run("ls")
-                memory[which].append(resident(box.agent().pid).now / _MIB)
+                taken.setdefault(which, []).append(_Taken(cpu, resident(pid).now / _MIB))
                 await box.close()
-                return [taken]
+                return [seconds]
 
-            mounted, built_in = await alternating(
-                rounds, partial(start, usual), partial(start, image)
-            )
-    ours, theirs = memory[usual], memory[image]
-    ratio = percentile(ours, 0.5) / percentile(theirs, 0.5)
+            sides = (partial(start, usual), partial(start, image))
+            mounted, built_in = await alternating(rounds, *sides)
+    # The first round does not count.
+    ours, theirs = taken[usual][1:], taken[image][1:]
     return [
-        compare("start, the agent mounted", mounted, "in the image", built_in, at_most=1.05),
-        Result("memory of a mounted agent", ours, "MiB", "in the image", theirs, ratio, 1.05),
+        compare("start, the agent mounted", mounted, _BUILT_IN, built_in, at_most=1.05),
+        _row("CPU time of its start", "ms", [x.cpu for x in ours], [x.cpu for x in theirs]),
+        _row("its memory", "MiB", [x.memory for x in ours], [x.memory for x in theirs]),
     ]
+
+
+class _Taken(NamedTuple):
+    """What an agent took: milliseconds of CPU time for its start, and MiB after a command."""
+
+    cpu: float
+    memory: float
+
+
+def _row(what: str, unit: str, ours: Sequence[float], theirs: Sequence[float]) -> Result:
+    ratio = percentile(ours, 0.5) / percentile(theirs, 0.5)
+    return Result(what, ours, unit, _BUILT_IN, theirs, ratio, 1.05)
 
 
 @contextmanager

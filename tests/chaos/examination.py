@@ -198,7 +198,8 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
         "containers": (sorted(left["containers"]), [f"/paddock-{name}" for name in running]),
         "sandboxes' directories": (left["directories"], running),
         "sandboxes' mounts": (
-            sorted(left["mounts"]),
+            # A sandbox that waited has two at one place: its mount point, and the workspace.
+            sorted(set(left["mounts"])),
             sorted(_mounted(state_dir, live)),
         ),
     }

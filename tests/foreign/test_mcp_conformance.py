@@ -4,17 +4,14 @@ Against a session: all that does not ask for the suite's own tools, resources an
 server that has these, which runs in a sandbox and is reached through an open port: all of it.
 """
 
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest_asyncio
 
 from paddock import Paddock, Session
 from tests.foreign import fixture_server, mcp_suite
 from tests.foreign.conftest import Keep
 from tests.foreign.mcp_suite import forwarded
 from tests.foreign.outcomes import judged
-from tests.support.server import Server, leaving_nothing
+from tests.support.server import Server
 
 CLIENT = "MCP conformance"
 PORT = 8000
@@ -35,15 +32,6 @@ NOT_OURS = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(sandbox_image: str) -> AsyncIterator[Server]:
-    """A control plane; at its end, nothing that the sessions made is left."""
-    # Nobody reads its log meanwhile.
-    settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LOG_LEVEL": "warning"}
-    async with leaving_nothing(**settings) as running:
-        yield running
-
-
 def _reasons(names: list[str]) -> dict[str, str]:
     return {
         name: reason
@@ -53,12 +41,12 @@ def _reasons(names: list[str]) -> dict[str, str]:
     }
 
 
-async def test_a_session(server: Server, tmp_path: Path, keep: Keep) -> None:
-    async with Paddock(server.url, server.key) as paddock:
+async def test_a_session(plane: Server, tmp_path: Path, keep: Keep) -> None:
+    async with Paddock(plane.url, plane.key) as paddock:
         session = await paddock.sessions.create(permission_level="medium")
         try:
             headers = {"Authorization": f"Bearer {session.handle}"}
-            url = f"{server.url}/api/sessions/{session.id}/mcp"
+            url = f"{plane.url}/api/sessions/{session.id}/mcp"
             async with forwarded(url, headers) as address:
                 found = await mcp_suite.outcomes(address, tmp_path)
         finally:
@@ -75,8 +63,8 @@ async def test_a_session(server: Server, tmp_path: Path, keep: Keep) -> None:
     )
 
 
-async def test_a_server_in_a_sandbox(server: Server, tmp_path: Path, keep: Keep) -> None:
-    async with Paddock(server.url, server.key) as paddock:
+async def test_a_server_in_a_sandbox(plane: Server, tmp_path: Path, keep: Keep) -> None:
+    async with Paddock(plane.url, plane.key) as paddock:
         session = await paddock.sessions.create(permission_level="high")
         try:
             await _serve(session)

@@ -21,6 +21,7 @@ from images.builder import build
 from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
 from orchestrator.host.workspace import mounts
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.mounted_agent import AGENT
 from tests.support.leaks import (
     NO_WORKSPACES,
     NOTHING,
@@ -296,7 +297,7 @@ def test_the_host_is_seen_from_inside(deployment: Deployment, sessions: dict[str
     assert status == 0
     assert output.split() == [str(psutil.virtual_memory().total), str(psutil.cpu_count())]
     shown = deployment.call("GET", f"/{sessions['low']}")
-    assert shown["processes"][0]["argv"][0].endswith("python3")
+    assert shown["processes"][0]["argv"] == list(AGENT)
     assert shown["usage"]["memory_bytes"] > 0
 
 
@@ -304,7 +305,8 @@ def test_everything_that_is_no_code_is_installed(deployment: Deployment) -> None
     data = [
         name
         for name in context_files(recipe=CONTROL_PLANE)
-        if name.startswith(("paddock/", "api/", "orchestrator/")) and not name.endswith(".py")
+        if name.startswith(("paddock/", "api/", "orchestrator/", "sandbox_agent/"))
+        and not name.endswith(".py")
     ]
     assert data
     script = "cd /usr/local/lib/python3.11/dist-packages && ls"

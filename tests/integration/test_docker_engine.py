@@ -64,8 +64,10 @@ async def engine(client: docker.APIClient) -> AsyncIterator[DockerEngine]:
 
 
 @pytest.fixture
-def spec(waiting_image: str, tmp_path: Path) -> SandboxSpec:
-    (agent := tmp_path / "agent").mkdir()
+def spec(
+    waiting_image: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> SandboxSpec:
+    agent = tmp_path_factory.mktemp("agent")
     return SandboxSpec(
         name=f"paddock-{secrets.token_hex(8)}",
         image=waiting_image,

@@ -1,6 +1,7 @@
 """What stops something takes effect at once, also while a copy holds what the session writes."""
 
 import asyncio
+import itertools
 import os
 import signal
 import threading
@@ -56,6 +57,9 @@ async def held(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], bo
     with monkeypatch.context() as patch:
         patch.setattr(image_clone, "MOST_FROZEN_SECONDS", 10.0 * PROGRAM_SECONDS)
         patch.setattr(FaultPoint, "reached", reached)
+        # As if something were written at any moment, also where the disk is slow.
+        marks = itertools.count()
+        patch.setattr(image_clone, "mark", lambda _slot: next(marks))
         try:
             yield frozen.is_set
         finally:

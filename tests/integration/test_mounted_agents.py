@@ -9,6 +9,7 @@ import docker
 import pytest
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import LABEL_PROTOCOL
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.sandbox.images import mounted_agents
@@ -148,7 +149,7 @@ async def test_a_default_image_without_python_is_refused(tmp_path: Path) -> None
     name = f"paddock-test-{secrets.token_hex(4)}"
     client.import_image_from_data(b"\0" * 10_240, repository=name)
     try:
-        with pytest.raises(Exception, match="python3"):
+        with pytest.raises(EngineUnavailableError, match="has no /usr/bin/python3"):
             await made(f"{name}:latest", tmp_path)
         assert list((tmp_path / "agents").iterdir()) == []
     finally:

@@ -35,7 +35,8 @@ CONFIGURATION = Configuration(
     volumes=("/data",),
 )
 MESSAGE: Message = {**CONFIGURATION._asdict(), "confinement": CONFIGURATION.confinement._asdict()}
-del MESSAGE["without"], MESSAGE["mounts"]  # they have nothing
+for name in ("without", "mounts", "root"):  # they have nothing
+    del MESSAGE[name]
 MESSAGE["writable"] = list(CONFIGURATION.writable)
 MESSAGE["volumes"] = list(CONFIGURATION.volumes)
 REFUSED = 3
@@ -125,6 +126,7 @@ def test_it_knows_what_it_was_told() -> None:
     assert parse(MESSAGE) == CONFIGURATION
     loose = {**MESSAGE, "without": ["notification"], "mounts": {"/tmp": 8}}
     assert parse(loose) == CONFIGURATION._replace(without=("notification",), mounts={"/tmp": 8})
+    assert parse({**MESSAGE, "root": True}) == CONFIGURATION._replace(root=True)
     assert parse({**MESSAGE, "consume": CONSUMING}) == CONFIGURATION._replace(consume=CONSUME)
     with pytest.raises(AgentError, match="digests must be as many as entries"):
         parse({**MESSAGE, "consume": {**CONSUMING, "digests": []}})

@@ -29,9 +29,11 @@ def test_results_replace_earlier_ones_of_the_same_suite(tmp_path: Path) -> None:
 
 def test_the_tables_have_each_count_and_each_reason(tmp_path: Path) -> None:
     path = tmp_path / "compat.json"
-    keep(path, result("a", 43, Exemption("test_root", "failed", "there is | no root")))
-    assert "| E | e 1 | a | high | 43 | 1 |  |" in suites(load(path))
-    assert "| E | `test_root` | failed | there is \\| no root |" in exceptions(load(path))
+    why = "failed", "there is | no root"
+    keep(path, result("a", 43, Exemption("test_root", *why), Exemption("test_user", *why)))
+    assert "| E | e 1 | a | high | 43 | 2 |  |" in suites(load(path))
+    row = "| E | there is \\| no root | failed | `test_root`, `test_user` |"
+    assert row in exceptions(load(path))
 
 
 def test_each_failure_needs_a_reason() -> None:

@@ -1,5 +1,6 @@
 """Requests to Docker, and how its answers are parsed."""
 
+import json
 import resource
 from dataclasses import replace
 
@@ -282,3 +283,31 @@ def test_a_sandbox_reaches_itself_by_every_name_and_address() -> None:
     assert "net.ipv6.conf.lo.disable_ipv6" not in connected["Sysctls"]
     assert (alone["ExtraHosts"], connected["ExtraHosts"]) == (["sandbox:127.0.0.1"], [])
     assert container_config(spec(), "0a1b2c3d")["Hostname"] == "sandbox"
+
+
+def test_namespaces_take_a_profile_of_their_own() -> None:
+    usual = host_config(spec())["SecurityOpt"]
+    assert usual == ["no-new-privileges"]
+    given = host_config(replace(spec(), namespaces=True))
+    privileges, profile = given["SecurityOpt"]
+    assert privileges == "no-new-privileges"
+    assert (given["CapDrop"], given["CapAdd"]) == (["ALL"], ["SETUID", "SETGID"])
+    rules = json.loads(profile.removeprefix("seccomp="))
+    assert rules["defaultAction"] == "SCMP_ACT_ALLOW"
+    refused = {name for rule in rules["syscalls"] if not rule["args"] for name in rule["names"]}
+    assert {"mount", "bpf", "keyctl", "open_by_handle_at", "clone3"} <= refused
+    # The two calls may be about a user namespace, and nothing else.
+    (unshare,) = [rule["args"] for rule in rules["syscalls"] if "unshare" in rule["names"]]
+    (setns,) = [rule["args"] for rule in rules["syscalls"] if "setns" in rule["names"]]
+    other = {"op": "SCMP_CMP_NE", "value": 0x10000000, "valueTwo": 0}
+    assert (unshare, setns) == ([{"index": 0, **other}], [{"index": 1, **other}])
+
+
+def test_where_an_images_layers_are() -> None:
+    driver = {"Name": "overlay2", "Data": {"UpperDir": "/top", "LowerDir": "/middle:/bottom"}}
+    found = docker_records.image({"Id": "sha256:1", "GraphDriver": driver})
+    assert found.layers == ("/top", "/middle", "/bottom")
+    only = {"Name": "overlay2", "Data": {"UpperDir": "/top"}}
+    assert docker_records.image({"Id": "sha256:1", "GraphDriver": only}).layers == ("/top",)
+    for other in ({"Name": "btrfs", "Data": {"UpperDir": "/top"}}, None):
+        assert docker_records.image({"Id": "sha256:1", "GraphDriver": other}).layers == ()

@@ -9,7 +9,7 @@ from sandbox_agent.enforce.reads.image_baseline import PACKAGED, BaselineError, 
 
 def test_the_packaged_one_is_read() -> None:
     found = load(PACKAGED, "/nonexistent/baseline.toml")
-    assert found.read == ("/etc/python3.11", "/opt/paddock/sandbox_agent")
+    assert found.read == ("/etc/python3.11", "/opt/paddock")
     assert "/proc/self" in found.refused
     assert "/usr" in found.absent
     # What is refused is neither read nor looked for in vain.

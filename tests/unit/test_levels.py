@@ -352,7 +352,7 @@ def test_a_level_that_is_gone(tmp_path: Path) -> None:
 
 def test_the_example_level() -> None:
     levels = load_levels(Path(__file__).parents[2] / "examples" / "levels")
-    assert list(levels) == ["low", "medium", "build", "agent", "high"]
+    assert list(levels) == ["low", "medium", "build", "agent", "high", "packages"]
     commands = levels["build"].commands
     assert commands is not None
     assert commands > MEDIUM

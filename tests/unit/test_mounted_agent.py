@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator.host.engine.base import Bind, Limits, MountedAgent, SandboxSpec
 from orchestrator.host.engine.docker_spec import container_config
-from sandbox_agent.decide.mounted_agent import AGENT, PLACE, PYTHON, script
+from sandbox_agent.decide.mounted_agent import AGENT, ENVIRONMENT, PLACE, PYTHON, script
 
 LIMITS = Limits(cpus=1, memory_bytes=2**28, pids=64, tmp_bytes=2**20, shm_bytes=0)
 
@@ -24,7 +24,7 @@ def test_nothing_of_the_image_decides() -> None:
     assert (found["User"], found["WorkingDir"]) == ("0:0", "/")
     assert found["Healthcheck"] == {"Test": ["NONE"]}
     # Those without values are taken away.
-    assert found["Env"] == ["LC_ALL=C", "PATH", "LD_PRELOAD"]
+    assert found["Env"] == ["LC_ALL=C", f"PATH={ENVIRONMENT['PATH']}", "LD_PRELOAD"]
     by_target = {each["Target"]: each for each in found["HostConfig"]["Mounts"]}
     assert (by_target[PLACE]["Source"], by_target[PLACE]["ReadOnly"]) == ("/host/agents/1", True)
     for volume in ("/data", "/var/lib/x"):

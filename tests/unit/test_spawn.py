@@ -13,7 +13,8 @@ import pytest
 from sandbox_agent.enforce import spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.guard_messages import Failed, Step
-from sandbox_agent.enforce.profile import Profile, Reads
+from sandbox_agent.enforce.profile import Profile
+from sandbox_agent.enforce.reads.read_profile import Reads
 from sandbox_agent.enforce.spawn import Spawner
 
 PLAN = Plan("/bin/sh", ["sh"], {"A": "1"}, ".", [], "/")

@@ -2,6 +2,7 @@
 
 import math
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 
@@ -16,15 +17,20 @@ _FINAL = frozenset({"budget_exceeded"})
 
 
 def failure(error: PaddockError, request_id: str) -> web.Response:
-    """`{"code": STATUS, "message": …}`; the message has the rule and the remedy, if any."""
-    status = _STATUSES.get(error.code) or HTTPStatus(document(error, request_id)["status"])
+    """The response to an error."""
+    body = error_body(error)
     headers = {}
     if "retry_after" in error.fields:
         headers["Retry-After"] = str(math.ceil(error.fields["retry_after"]))
     if error.code in _FINAL:
         headers["Should-Retry"] = "false"
-    body = {"code": status.value, "message": message(error)}
-    return web.json_response(body, status=status, headers=headers)
+    return web.json_response(body, status=body["code"], headers=headers)
+
+
+def error_body(error: PaddockError) -> dict[str, Any]:
+    """`{"code": STATUS, "message": …}`; the message has the rule and the remedy, if any."""
+    status = _STATUSES.get(error.code) or HTTPStatus(document(error, "")["status"])
+    return {"code": status.value, "message": message(error)}
 
 
 def message(error: PaddockError) -> str:

@@ -58,7 +58,6 @@ async def _nothing(call: Call) -> web.StreamResponse:
     raise NotFoundError("there is nothing at this path of E2B's interface")
 
 
-_ELSE = Route("*", "/{path:.*}", Access.OPEN, _nothing)
 # Refused in the form that the SDKs read.
 _REFUSED = (
     Route("*", "/secrets{path:.*}", _READ_ALL, _no_secrets),
@@ -67,7 +66,7 @@ _REFUSED = (
         Route("*", path, _READ_ALL, templates.refuse)
         for path in ("/v3/templates{path:.*}", "/v2/templates/{path:.*}", "/templates/{path:.*}")
     ),
-    _ELSE,
+    Route("*", "/{path:.*}", Access.OPEN, _nothing),
 )
 # Of the agent in a sandbox, and of its interpreter.
 _PORTS = (49983, 49999)
@@ -78,6 +77,6 @@ PROTOCOL = Protocol(
     routes=(*_SANDBOXES, *_KEPT, *INSIDE_ROUTES, *_REFUSED),
     credential=credential,
     failure=failure,
+    own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES),
     at_root=ROOT_ROUTES,
-    own_ports=OwnPorts(_PORTS, SANDBOX, (*INSIDE_ROUTES, _ELSE)),
 )

@@ -1,5 +1,6 @@
 """Sandboxes: created, listed, shown, killed."""
 
+import asyncio
 import hashlib
 import re
 from typing import Any
@@ -40,7 +41,7 @@ from paddock.contract.sessions import CreatedSession, Session
 HOME = "/home/user"
 _REPEATED = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_PAGE = "1000"
+_PAGE = "100"
 
 
 async def create(call: Call) -> web.Response:
@@ -150,9 +151,12 @@ async def _sessions(call: Call, query: SandboxesQuery) -> list[Session]:
         if page.next is None:
             return found
         asked["cursor"] = page.next
+        await asyncio.sleep(0)  # others are served between pages
 
 
 def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
+    if views.TEMPLATE_LABEL not in session.labels:
+        return False  # no client of E2B's has made it, and a list may be what such a client ends
     if not session.live or views.state(session) not in query.state:
         return False
     return query.started_after is None or views.moment(session.created_at) >= query.started_after

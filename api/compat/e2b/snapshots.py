@@ -10,6 +10,7 @@ from api.compat.call import Call
 from api.compat.e2b import views
 from api.compat.e2b.bodies import ForkBody, SnapshotBody
 from api.compat.e2b.choice import without_version
+from api.compat.e2b.failure import error_body
 from api.compat.e2b.queries import SnapshotsQuery
 from api.compat.e2b.sandboxes import handed
 from api.compat.e2b.times import set_time
@@ -21,9 +22,12 @@ from api.operations.named_snapshots import (
     remove_snapshot,
     show_snapshot,
 )
+from api.operations.sessions import close_session
 from api.shape.objects import validated
-from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
 from paddock.contract import snapshots as contract
+from paddock.contract.session_requests import CloseQuery
+from paddock.contract.sessions import CreatedSession
 from paddock.contract.snapshots import SnapshotKeyQuery, SnapshotListQuery
 
 # Every snapshot of Paddock has a name; these are for those that were given none.
@@ -70,11 +74,19 @@ async def fork(call: Call) -> web.Response:
     body = await call.body(ForkBody)
     wanted = contract.ForkBody(count=body.count)
     forked = (await call.done(fork_session, body=wanted)).model
-    answers = []
-    for made in forked.sessions:
-        await set_time(call, call.in_session(made.id), body.timeout)
-        answers.append({"sandbox": handed(call, made)})
-    return views.answer(answers, 201)
+    return views.answer([await _forked(call, made, body.timeout) for made in forked.sessions], 201)
+
+
+async def _forked(call: Call, made: CreatedSession, seconds: int) -> dict[str, Any]:
+    """A new sandbox that lives that long, or why it does not live."""
+    context = call.in_session(made.id)
+    try:
+        await set_time(call, context, seconds)
+    except PaddockError as error:
+        purged = validated(CloseQuery, {"purge": "true"})
+        await call.done(close_session, context=context, query=purged)
+        return {"error": error_body(error)}
+    return {"sandbox": handed(call, made)}
 
 
 async def _named(call: Call, query: SnapshotsQuery) -> list[dict[str, Any]]:

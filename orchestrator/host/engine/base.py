@@ -103,6 +103,7 @@ class SandboxSpec:
     runtime: str | None = None  # None: the engine's default
     rates: Rates = NO_RATES
     disk: str | None = None  # the workspace's device, a path in /dev, to which its rates apply
+    namespaces: bool = False  # the agent may make and enter user namespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +134,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this engine.
-
-    Its environment is what a container of it would have; `volumes` are its own mount points.
-    """
+    """An image on this engine."""
 
     id: str
     labels: dict[str, str]
     architecture: str = ""
     size: int = 0  # bytes
-    environment: tuple[str, ...] = ()  # NAME=value
-    volumes: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()  # NAME=value, as a container of it would have them
+    volumes: tuple[str, ...] = ()  # its own mount points
+    layers: tuple[str, ...] = ()  # directories of the host, the uppermost first; if it tells
 
     @property
     def ours(self) -> bool:
@@ -215,10 +214,11 @@ class Engine(ABC):
 
     @abstractmethod
     async def kernel(self, image: str, agent: MountedAgent, runtime: str | None) -> Kernel:
-        """The confinement features in a sandbox of that image and runtime (None: the default).
+        """What a container of that image, started under that runtime (None: the default), finds."""
 
-        Starts a container to find out, and removes it.
-        """
+    @abstractmethod
+    async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:
+        """Why commands in such a container can't be root inside; None: they can. Starts one."""
 
     @abstractmethod
     async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:

@@ -98,6 +98,13 @@ class DockerEngine(Engine):
             lambda client: docker_kernel.look(client, self.instance, image, agent, runtime),
         )
 
+    async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:
+        """See `Engine.root_inside`."""
+        return await self._calls.call(
+            "try root inside",
+            lambda client: docker_kernel.root_inside(client, self.instance, image, agent, runtime),
+        )
+
     async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:
         """See `Engine.make_agent`."""
         await self._calls.call(

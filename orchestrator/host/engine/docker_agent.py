@@ -16,6 +16,7 @@ from orchestrator.host.engine.base import LABEL_INSTANCE, MountedAgent, missing_
 from orchestrator.host.engine.docker_spec import agent_mounts, overridden
 from sandbox_agent.decide.mounted_agent import COPY, PYTHON, script
 
+_PYTHON = "/usr/bin/python3"
 MAKE_SECONDS = 120
 LOOK_SECONDS = 30
 # How Go's file modes name kinds of files.
@@ -37,9 +38,17 @@ def make_agent(
         path.write_bytes(content)
     config = _config(image, instance)
     words = script("sandbox_agent.image.runtime", place=COPY)
-    config |= {"Entrypoint": ["/usr/bin/python3", "-I", "-S", "-B", *words]}
+    config |= {"Entrypoint": [_PYTHON, "-I", "-S", "-B", *words]}
     config["HostConfig"]["Mounts"] = [{"Type": "bind", "Source": target, "Target": COPY}]
-    _run(client, config, MAKE_SECONDS, "the agent could not be made")
+    try:
+        _run(client, config, MAKE_SECONDS, "the agent could not be made")
+    except APIError as error:
+        if _PYTHON not in str(error.explanation):
+            raise
+        raise EngineUnavailableError(
+            f"the agent could not be made: image {image} has no {_PYTHON}: set PADDOCK_IMAGE to "
+            "one of Paddock's images"
+        ) from None
 
 
 def look_into(

@@ -1,4 +1,4 @@
-"""Finds out, from inside a container, which kernel features a sandbox sees."""
+"""Finds out, from inside a container, what of the kernel a sandbox sees and can use."""
 
 import secrets
 from pathlib import Path
@@ -12,10 +12,11 @@ from orchestrator.host.engine.docker_spec import (
     agent_mounts,
     log_config,
     overridden,
+    security_options,
     unknown_runtime,
 )
 from sandbox_agent.decide.facilities import Kernel
-from sandbox_agent.decide.mounted_agent import PYTHON, script
+from sandbox_agent.decide.mounted_agent import PYTHON, ROOT_INSIDE, script
 
 SECONDS = 20
 _IPV6 = Path("/proc/sys/net/ipv6")
@@ -33,20 +34,41 @@ def look(
 
     Raises: EngineUnavailableError; docker's errors.
     """
+    return parse(_said(client, config(image, instance, agent, runtime), runtime))
+
+
+def root_inside(
+    client: docker.APIClient, instance: str, image: str, agent: MountedAgent, runtime: str | None
+) -> str | None:
+    """Why commands in such a container can't be root inside; None if they can.
+
+    Raises: EngineUnavailableError; docker's errors.
+    """
+    wanted = config(image, instance, agent, runtime)
+    wanted["Entrypoint"] = [*PYTHON, *script("sandbox_agent.enforce.root_inside.namespace")]
+    wanted["HostConfig"] |= {
+        "CapAdd": ["SETUID", "SETGID"],
+        "SecurityOpt": security_options(namespaces=True),
+    }
+    said = _said(client, wanted, runtime)
+    return None if said == ROOT_INSIDE else said or "its container said nothing"
+
+
+def _said(client: docker.APIClient, config: dict[str, Any], runtime: str | None) -> str:
     name = f"paddock-kernel-{secrets.token_hex(4)}"
     try:
         client.create_container_from_config(  # type: ignore[no-untyped-call]
-            config(image, instance, agent, runtime), name
+            config, name
         )
     except docker.errors.APIError as error:
         raise unknown_runtime(runtime, error.explanation) or error from None
     try:
         client.start(name)
         client.wait(name, timeout=SECONDS)
-        said = client.logs(name, tail=5).decode(errors="replace").strip()
+        said: str = client.logs(name, tail=5).decode(errors="replace").strip()
     finally:
         client.remove_container(name, force=True)
-    return parse(said)
+    return said
 
 
 def parse(said: str) -> Kernel:

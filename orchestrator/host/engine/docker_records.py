@@ -71,7 +71,16 @@ def image(raw: dict[str, Any]) -> Image:
         size=raw.get("Size") or 0,
         environment=tuple(config.get("Env") or ()),
         volumes=tuple(config.get("Volumes") or ()),
+        layers=_layers(raw.get("GraphDriver") or {}),
     )
+
+
+def _layers(driver: dict[str, Any]) -> tuple[str, ...]:
+    if driver.get("Name") != "overlay2":
+        return ()
+    data = driver.get("Data") or {}
+    lower = (data.get("LowerDir") or "").split(":")
+    return tuple(filter(None, (data.get("UpperDir") or "", *lower)))
 
 
 def named_images(raw: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Image]:

@@ -13,6 +13,7 @@ from orchestrator.host.engine.base import (
     SandboxSpec,
 )
 from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
+from orchestrator.host.engine.docker_seccomp import with_namespaces
 from sandbox_agent.decide.mounted_agent import ENVIRONMENT, PLACE
 from sandbox_agent.decide.protocol import HOST_NAME
 
@@ -44,7 +45,7 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
         # The agent switches to each command's uid, and needs no other root privilege.
         "CapDrop": ["ALL"],
         "CapAdd": ["SETUID", "SETGID"],
-        "SecurityOpt": ["no-new-privileges"],
+        "SecurityOpt": security_options(namespaces=spec.namespaces),
         "ReadonlyRootfs": True,
         "Init": False,  # the agent is PID 1 and reaps
         "RestartPolicy": {"Name": "no"},
@@ -64,6 +65,12 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
         **_limits(spec.limits),
         **_throttles(spec.rates, spec.disk),
     }
+
+
+def security_options(*, namespaces: bool) -> list[str]:
+    """The engine's own profile of system calls, or one that permits user `namespaces`."""
+    profile = [f"seccomp={with_namespaces()}"] if namespaces else []
+    return ["no-new-privileges", *profile]
 
 
 def overridden(agent: MountedAgent) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class FakeEngine(Engine):
         self.closed = False
         # What it finds when it looks into an image.
         self.found: dict[str, Any] = {}
+        self.no_root_inside: str | None = None
         self._instance = instance
         self._images = images
         self._on_start = on_start
@@ -120,6 +121,11 @@ class FakeEngine(Engine):
         """See `Engine.kernel`."""
         await self._enter("kernel")
         return self.sandbox_kernel
+
+    async def root_inside(self, image: str, agent: MountedAgent, runtime: str | None) -> str | None:
+        """See `Engine.root_inside`."""
+        await self._enter("root_inside")
+        return self.no_root_inside
 
     async def make_agent(self, image: str, target: str, code: Mapping[str, bytes]) -> None:
         """See `Engine.make_agent`."""

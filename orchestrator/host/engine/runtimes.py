@@ -36,6 +36,7 @@ class Runtimes:
         self.known: frozenset[str] | None = None
         self._default: str | None = None
         self._found: dict[str, Kernel] = {}
+        self._without_root: dict[str, str | None] = {}
 
     async def ask(self) -> None:
         """Asks the engine; one that does not answer still has those that it had."""
@@ -69,3 +70,15 @@ class Runtimes:
     def found(self) -> Mapping[str, Kernel]:
         """What the latest sandbox under each runtime found, by the runtime's name."""
         return self._found
+
+    def note_root(self, level: str, refused: str | None) -> None:
+        """Takes how the start of that level's latest sandbox ended, whose commands are root inside.
+
+        `refused` is why it could not be had; None: it has root inside.
+        """
+        self._without_root[level] = refused
+
+    @property
+    def without_root(self) -> Mapping[str, str | None]:
+        """What `note_root` took, by the level's name; a level without a sandbox is absent."""
+        return self._without_root

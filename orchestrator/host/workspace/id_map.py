@@ -30,10 +30,11 @@ _SECONDS = 20.0
 
 
 @contextmanager
-def namespace(shown: Mapping[int, int]) -> Iterator[int]:
+def namespace(shown: Mapping[int, int], *, unchanged: int = 0) -> Iterator[int]:
     """Provides a user namespace, as a descriptor: as which uid and gid each stored one is shown.
 
-    All other ids have no meaning in it. Raises: MountError.
+    The ids from 1 to `unchanged`, which `shown` must not have, are shown as they are. All others
+    have no meaning in it. Raises: MountError.
     """
     try:
         with subprocess.Popen(
@@ -45,8 +46,9 @@ def namespace(shown: Mapping[int, int]) -> Iterator[int]:
             cwd="/",
         ) as child:
             try:
-                lines = "\n".join(f"{stored} {each} 1" for stored, each in shown.items())
-                handle = _mapped(child, lines.encode())
+                lines = [f"{stored} {each} 1" for stored, each in shown.items()]
+                lines += [f"1 1 {unchanged}"] if unchanged else []
+                handle = _mapped(child, "\n".join(lines).encode())
             finally:
                 child.kill()
     except OSError as error:

@@ -95,7 +95,7 @@ def opened(*paths: str | Path) -> Iterator[tuple[int, ...]]:
 
 
 def mount_device(device: str, target: str, file_system: str, options: str) -> None:
-    """Mounts a block device at the directory `target`: nosuid, nodev, noatime.
+    """Mounts a block device, or an overlay, at the directory `target`: nosuid, nodev, noatime.
 
     Raises: MountError.
     """
@@ -124,6 +124,22 @@ def remount_as(target: str, users: int) -> None:
             os.close(tree)
     except OSError as error:
         raise explained("a workspace can't be mounted for its user", error) from error
+
+
+def cloned_as(source: str, users: int) -> int:
+    """A read-only mount of the directory `source` in which the user namespace `users` applies.
+
+    Returns its descriptor; it is mounted nowhere yet. Raises: OSError.
+    """
+    with opened(source) as (source_fd,):
+        tree = _cloned(source_fd)
+    try:
+        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY | MOUNT_ATTR_IDMAP
+        _set_attributes(tree, _MountAttr(attr_set=attributes, userns_fd=users))
+    except OSError:
+        os.close(tree)
+        raise
+    return tree
 
 
 def is_mounted(target: str) -> bool:

@@ -53,12 +53,13 @@ from orchestrator.operate.checks.host import (
     check_port,
     check_resources,
 )
-from orchestrator.operate.checks.inside import Look, looking
+from orchestrator.operate.checks.inside import Inside, Look, looking
 from orchestrator.operate.checks.levels import level_checks
 from orchestrator.operate.checks.loop import LOOP, check_loop
 from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
 from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.operate.checks.quota import QUOTA, check_quota
+from orchestrator.operate.checks.root_inside import check_root_inside
 from orchestrator.operate.checks.runtimes import check_runtimes
 from orchestrator.operate.checks.staging import STAGING, check_staging
 from orchestrator.operate.checks.state import (
@@ -108,15 +109,18 @@ async def run_checks(
         resolvers=settings.resolvers,
     )
     try:
-        async with looking(settings, examined) as look:
-            return await _examine(settings, examined, look, image_inputs)
+        async with looking(settings, examined) as looks:
+            return await _examine(settings, examined, looks, image_inputs)
     finally:
         if engine is None:
             await examined.close()
 
 
 async def _examine(
-    settings: Settings, engine: Engine, look: Look, image_inputs: Callable[[], str | None] | None
+    settings: Settings,
+    engine: Engine,
+    looks: Inside,
+    image_inputs: Callable[[], str | None] | None,
 ) -> list[Check]:
     state_dir = settings.state_dir
     of_levels = settings.default_images
@@ -143,7 +147,7 @@ async def _examine(
             _thread(check_prompts, _late(PROMPTS)),
             _thread(lambda: check_loop(settings), _late(LOOP)),
         ),
-        _examine_image(settings, engine, look, image_inputs),
+        _examine_image(settings, engine, looks.kernel, image_inputs),
     )
     engine_found, mounts, propagation, quota, staging, *others = first
     state, policy, mount_list, port, uids, prompts, loop = others
@@ -183,11 +187,14 @@ async def _examine(
     unkept = network if refused is not None else None
     known = _known(settings)
     runtimes = await check_runtimes(
-        look, known.values() if image.ok else (), found, _ENGINE_SECONDS
+        looks.kernel, known.values() if image.ok else (), found, _ENGINE_SECONDS
     )
     usual = found if inside is None else found.within(inside)
-    levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes)
-    return [*checks, *(each.check for each in runtimes.values()), *levels]
+    root = await check_root_inside(
+        engine, looks.root_inside, settings, known.values() if image.ok else (), _ENGINE_SECONDS
+    )
+    levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes, root)
+    return [*checks, *(each.check for each in runtimes.values()), *root, *levels]
 
 
 async def _examine_image(

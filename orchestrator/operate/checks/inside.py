@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.threads import bounded
-from orchestrator.host.engine.base import Engine, missing_image
+from orchestrator.host.engine.base import Engine, MountedAgent, missing_image
 from orchestrator.host.node.mounts import existing
 from orchestrator.sandbox.images.mounted_agents import MountedAgents
 from orchestrator.settings.settings import Settings
@@ -21,30 +21,52 @@ _SECONDS = 20.0
 Look = Callable[[str | None], Awaitable[Kernel]]
 
 
-@asynccontextmanager
-async def looking(settings: Settings, engine: Engine) -> AsyncIterator[Look]:
+class Inside:
     """Looks with the agent of the state directory; without one, with an agent of its own."""
-    place: Path | None = None
-    agents: MountedAgents | None = None
 
-    async def look(runtime: str | None) -> Kernel:
-        nonlocal place, agents
-        image = await engine.image(settings.image)
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._place: Path | None = None
+        self._agents: MountedAgents | None = None
+
+    async def kernel(self, runtime: str | None) -> Kernel:
+        """See `Look`."""
+        return await self._engine.kernel(*await self._agent(), runtime)
+
+    async def root_inside(self, runtime: str | None) -> str | None:
+        """Why commands can't be root inside; None if they can. Raises: PaddockError."""
+        return await self._engine.root_inside(*await self._agent(), runtime)
+
+    async def close(self) -> None:
+        """Removes an agent of its own. Raises: TimeoutError."""
+        if self._place is not None:
+            await bounded(partial(shutil.rmtree, self._place, ignore_errors=True), _SECONDS)
+
+    async def _agent(self) -> tuple[str, MountedAgent]:
+        """The default image's id, and the agent for it. Raises: EngineUnavailableError."""
+        settings = self._settings
+        image = await self._engine.image(settings.image)
         if image is None:
             raise missing_image(settings.image)
         try:
-            if agents is None:
-                place = await bounded(partial(_place, settings.state_dir), _SECONDS)
-                agents = MountedAgents(engine, place or settings.state_dir, settings.image)
-            return await engine.kernel(image.id, await agents.mounted(image), runtime)
+            if self._agents is None:
+                self._place = await bounded(partial(_place, settings.state_dir), _SECONDS)
+                top = self._place or settings.state_dir
+                self._agents = MountedAgents(self._engine, top, settings.image)
+            return image.id, await self._agents.mounted(image)
         except (OSError, ConfigError) as error:  # includes time-outs
             raise EngineUnavailableError(f"no agent can be made for sandboxes: {error}") from error
 
+
+@asynccontextmanager
+async def looking(settings: Settings, engine: Engine) -> AsyncIterator[Inside]:
+    """What looks, which is closed at the end."""
+    inside = Inside(settings, engine)
     try:
-        yield look
+        yield inside
     finally:
-        if place is not None:
-            await bounded(partial(shutil.rmtree, place, ignore_errors=True), _SECONDS)
+        await inside.close()
 
 
 def _place(state_dir: Path) -> Path | None:

@@ -6,9 +6,10 @@ from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.host.node.mounts import MOUNTS, PROPAGATION
 from orchestrator.host.node.requirements import Facts, unmet
 from orchestrator.operate.checks.engine import ENGINE, IMAGE
+from orchestrator.operate.checks.root_inside import LAYER, root_check
 from orchestrator.operate.checks.runtimes import RuntimeFound
 from orchestrator.operate.checks.state import STATE
-from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.levels import ROOT, Level
 
 # Without any of these, no sandbox keeps its level's guarantees, whatever the level requires.
 _NEEDED = (ENGINE, IMAGE, MOUNTS, PROPAGATION, STATE)
@@ -38,22 +39,32 @@ def level_checks(
     network: Check | None,
     cores: int,
     runtimes: Mapping[str, RuntimeFound] | None = None,
+    root: Iterable[Check] = (),
 ) -> list[Check]:
-    """One check per level, based on the other checks.
+    """One check per level, based on the other checks; `root` are those of root inside.
 
     `facts` are those of levels that name no runtime, and `runtimes` has what the others named.
     `network` says why sandboxes with a network can't be kept from the host; None if they can.
     """
     failed = [check for check in checks if check.name in _NEEDED and not check.ok]
+    missing = {check.name: check for check in root if not check.ok}
     found = []
     for level in levels.values():
         own = (runtimes or {}).get(level.runtime or "")
+        lacks = [missing[name] for name in _of_root(level) if name in missing]
         if own is None:
-            found.append(_level_check(level, failed, facts, network, cores))
+            found.append(_level_check(level, [*failed, *lacks], facts, network, cores))
         else:
-            needed = failed if own.check.ok else [*failed, own.check]
+            needed = [*failed, *lacks, *([] if own.check.ok else [own.check])]
             found.append(_level_check(level, needed, own.facts, network, cores))
     return found
+
+
+def _of_root(level: Level) -> list[str]:
+    """The names of the checks of root inside that the level needs."""
+    if level.user != ROOT:
+        return []
+    return [root_check(level), *([] if level.root_bytes is None else [LAYER])]
 
 
 def _name(level: str) -> str:

@@ -42,6 +42,10 @@ LEAST_DISK_RATE = _MIB
 LEAST_NETWORK_RATE = 16 * 1024
 MOST_RATE = 4_000_000_000
 NetworkMode = Literal["none", "egress", "open"]
+# Whom commands see themselves as.
+CommandUser = Literal["sandbox", "root"]
+# A smaller file system has no room for what a package manager keeps.
+LEAST_ROOT_BYTES = 64 * _MIB
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
 # Landlock's first version has rules for paths; for what later ones add there are substitutes.
 _PATHS_ABI = 1
@@ -184,6 +188,8 @@ class LevelTable(_Table):
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
     runtime: _Runtime | None = None
+    user: CommandUser = "sandbox"
+    root_bytes: int | None = Field(default=None, ge=LEAST_ROOT_BYTES)
     requires: RequiresTable
     confinement: LevelConfinementTable
     timeout: TimeoutTable
@@ -215,6 +221,11 @@ class LevelFile:
             raise self.error(
                 ("requires", "without"),
                 f"{path.stem} goes without nothing: give this level another name",
+            )
+
+        if self.table.user == "root" and path.stem in LEVEL_NAMES:
+            raise self.error(
+                ("user",), f"{path.stem} has no root inside: give this level another name"
             )
 
     def error(self, field: toml_lines.Field, message: str) -> ConfigError:
@@ -273,6 +284,23 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]
         )
     if table.noexec and FLAGS in requires.without:
         yield ("requires", "without"), "can name flags only with noexec = false"
+    yield from _root_contradictions(table)
     for name in ("seccomp", "mounts"):
         if not getattr(requires, name):
             yield ("requires", name), "must be true: no session runs without it"
+
+
+def _root_contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]:
+    """Errors about root inside."""
+    if table.user == "root":
+        if table.commands is not None:
+            yield ("user",), 'can be "root" only with commands = "any"'
+        if {"paths", "scopes", "notification"} & set(table.requires.without):
+            yield ("user",), 'can be "root" only where the level goes without nothing but flags'
+    elif table.root_bytes is not None:
+        yield ("root_bytes",), 'has no effect without user = "root"'
+    if table.root_bytes is not None:
+        if table.noexec:
+            yield ("root_bytes",), "needs noexec = false: packages run programs of their own"
+        if table.rates.disk_read is not None or table.rates.disk_write is not None:
+            yield ("root_bytes",), "can't be had with a disk's rates, which it would not have"

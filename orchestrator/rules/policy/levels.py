@@ -19,6 +19,7 @@ from orchestrator.rules.egress.rules import NO_RULES, Rules
 from orchestrator.rules.policy.level_file import (
     DEFAULT_AUDIT_BYTES,
     MINIMUMS,
+    CommandUser,
     LevelFile,
     NetworkMode,
     RiskTier,
@@ -26,7 +27,10 @@ from orchestrator.rules.policy.level_file import (
 from orchestrator.settings.operator_files import table_files
 from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN, IdleAction
 from sandbox_agent.decide.protocol import Confinement
+from sandbox_agent.decide.writable_places import LAYER
 
+# The user of commands that are root inside; see `Level.user`.
+ROOT = "root"
 # The level of a session that names none.
 DEFAULT_LEVEL = "medium"
 # The packaged level files. A level's name is its file's name without `.toml`.
@@ -74,6 +78,15 @@ class Level:
     runtime: str | None = None
     # What happens to its idle sessions, unless they ask for something else.
     idle_action: IdleAction = IdleAction.END
+    # Whom its commands see themselves as: the session's user, or uid 0 of a user namespace.
+    user: CommandUser = "sandbox"
+    # The size of the writable layer over the image, which only root inside may have; None: none.
+    root_bytes: int | None = None
+
+    @property
+    def layer(self) -> tuple[str, ...]:
+        """The directories of the image that its commands may write to, where the image has them."""
+        return () if self.root_bytes is None else LAYER
 
     def offline(self) -> "Level":
         """The same level without a network."""
@@ -106,6 +119,8 @@ class Level:
             "images": None if self.images is None else list(self.images),
             "runtime": self.runtime,
             "idle_action": self.idle_action,
+            "user": self.user,
+            "root_bytes": self.root_bytes,
             "sha256": self.sha256,
         }
 
@@ -222,6 +237,8 @@ def _level(name: str, file: LevelFile) -> Level:
         images=None if table.images is None else tuple(table.images),
         runtime=table.runtime,
         idle_action=table.idle_action,
+        user=table.user,
+        root_bytes=table.root_bytes,
         sha256=hashlib.sha256(file.text.encode()).hexdigest(),
     )
 

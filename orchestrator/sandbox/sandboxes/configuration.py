@@ -1,6 +1,6 @@
 """The configuration that a sandbox agent receives after its hello, with its pack. Pure."""
 
-from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.levels import ROOT, Level
 from orchestrator.sandbox.packs.baseline import baseline
 from orchestrator.sandbox.sandboxes.parts import Plan
 from orchestrator.sandbox.sandboxes.workspace_paths import moved, moved_value
@@ -22,6 +22,7 @@ def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
     configuration = _configuration(plan, pip_index)
     members = configuration._asdict()
     without, mounts = list(members.pop("without")), members.pop("mounts")
+    root = members.pop("root")
     return {
         **members,
         "confinement": configuration.confinement._asdict(),
@@ -30,6 +31,7 @@ def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
         "consume": consume_of(plan.session.pack, plan.level),
         **({"without": without} if without else {}),
         **({"mounts": mounts} if mounts else {}),
+        **({"root": root} if root else {}),
     }
 
 
@@ -59,7 +61,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         cpu_budget_us=budget.own_limit(Kind.CPU_SECONDS),
         output_used_bytes=budget.own(Kind.OUTPUT_BYTES),
         output_budget_bytes=budget.own_limit(Kind.OUTPUT_BYTES),
-        writable=(*writable, *terms.written_volumes),
+        writable=(*writable, *terms.written_volumes, *level.layer),
         volumes=terms.volume_paths,
         workspace=workspace,
         guard_writes=level.guard_writes,
@@ -67,6 +69,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         variables={**plan.variables, **_variables(level, pip_index, workspace)},
         without=level.requires.without,
         mounts=plan.flags,
+        root=level.user == ROOT,
     )
 
 

@@ -15,6 +15,7 @@ from orchestrator.host.engine.base import (
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS
 from orchestrator.host.node.base import Node
 from orchestrator.host.node.throttle import node_of
+from orchestrator.rules.policy.levels import ROOT
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from paddock.contract.words import Start
@@ -72,6 +73,7 @@ class ContainerPart(Part):
             runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
+            namespaces=plan.level.user == ROOT,
         )
 
 

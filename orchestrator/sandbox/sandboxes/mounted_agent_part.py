@@ -67,6 +67,9 @@ class MountedAgentPart(Part):
 
     def _hidden(self, plan: Plan, volumes: tuple[str, ...]) -> tuple[str, ...]:
         """Raises: ValidationError if the workspace overlaps with one of them."""
+        # The writable layer covers some of them.
+        taken = {bind.target for bind in plan.binds}
+        volumes = tuple(path for path in volumes if path not in taken)
         if plan.tenancy.vacant:
             return volumes
         return beside(plan.session.workspace_path, volumes)

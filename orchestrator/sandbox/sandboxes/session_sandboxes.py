@@ -135,7 +135,13 @@ class Sandboxes:
         # The image may have been removed or replaced since the last session had it.
         image_id = await asyncio.shield(looking)
         await self.pool.make_room()
-        return (await self._starter.start(session, level, limits, mounts, image_id)).sandbox()
+        try:
+            parts = await self._starter.start(session, level, limits, mounts, image_id)
+        except PaddockError as error:
+            self._suitability.note_root(level, error.detail)
+            raise
+        self._suitability.note_root(level, None)
+        return parts.sandbox()
 
     async def _taken_over(
         self,

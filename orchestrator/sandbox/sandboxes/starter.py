@@ -34,6 +34,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     VolumesPart,
     WorkspacePart,
 )
+from orchestrator.sandbox.sandboxes.layer_part import LayerPart
 from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
@@ -101,7 +102,7 @@ class Starter:
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
         mounts = (MountsPart(settings, directories), VolumesPart(volumes, directories))
-        workspace = (quota, WorkspacePart(directories), *mounts)
+        workspace = (quota, WorkspacePart(directories), *mounts, LayerPart(engine, directories))
         self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
         self._ways = ways
         self._own: tuple[Part, ...] = (agent, PackPart())

@@ -11,7 +11,7 @@ from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.link.messages import Hello
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.requirements import check
-from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.levels import ROOT, Level
 from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.allowed_images import usable
 
@@ -36,8 +36,14 @@ class Suitability:
     async def check_level(self, level: Level, *, packed: bool = False) -> None:
         """Raises UnmetError if this host can't enforce the level, before anything begins.
 
-        `packed`: the session's reads are limited to a pack.
+        `packed`: the session's reads are limited to a pack. Raises: ValidationError if the level
+        can have none.
         """
+        if packed and level.user == ROOT:
+            raise ValidationError(
+                f"level {level.name} can have no context pack: its commands are root inside",
+                field="permission_level",
+            )
         facts = await self._host.facts()
         check(level.name, level.requires, facts, "on this host", level.rates, packed=packed)
 
@@ -83,6 +89,11 @@ class Suitability:
             packed=packed,
             remedy=_REMEDY,
         )
+
+    def note_root(self, level: Level, refused: str | None) -> None:
+        """Takes why the level's sandbox could not start, None if it did; for root inside only."""
+        if level.user == ROOT:
+            self._runtimes.note_root(level.name, refused)
 
     def note(self, runtime: str, hello: Hello) -> None:
         """Takes what an agent under that runtime found."""

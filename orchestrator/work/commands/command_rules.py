@@ -59,6 +59,7 @@ class CommandRules:
             listed = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
             terms = session.terms
             mounts = (*listed, *terms.written_volumes) if terms.volumes else listed
+            mounts += level.layer
             volumes = terms.volume_paths if terms.volumes else ()
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv, request.shell),

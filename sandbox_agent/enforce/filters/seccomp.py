@@ -11,7 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.enforce.filters import bpf, own_threads, signals, substitutes
+from sandbox_agent.enforce.filters import bpf, own_threads, root_calls, signals, substitutes
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.filters.bpf import (
     ALLOW,
@@ -107,7 +107,8 @@ class Filter(NamedTuple):
     a second filter does that if it is `brokered`, else what a listener would decide is refused,
     but for signals. With `signals`, signals to others are reported, unless the guard
     sends them: then unused arguments are these two numbers. Without `mdwe` and `truncation`, the
-    filter refuses what the kernel itself would refuse if it were newer.
+    filter refuses what the kernel itself would refuse if it were newer. With `entry`, commands are
+    root of a user namespace, which the guard enters by a call with these two numbers.
     """
 
     unnamed_memory: bool
@@ -120,6 +121,7 @@ class Filter(NamedTuple):
     signals: tuple[int, int] | None = None
     mdwe: bool = True
     truncation: bool = True
+    entry: tuple[int, int] | None = None
 
 
 def available(machine: str) -> bool:
@@ -163,6 +165,8 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         # A command may set its own limits and priorities, but not those of another command.
         *own_threads.blocks(_decision(wanted)),
     ]
+    if wanted.entry is not None:
+        blocks += root_calls.blocks(wanted.entry)
     if wanted.signals is not None and wanted.listened:
         blocks += signals.blocks(wanted.signals)
     if not wanted.writable_code:

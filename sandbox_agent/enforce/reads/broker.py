@@ -24,7 +24,7 @@ from sandbox_agent.enforce.caller import UNKNOWN
 from sandbox_agent.enforce.filters import own_threads, signals
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.notify import Notice
-from sandbox_agent.enforce.profile import Profile, Reads
+from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.reads.memories import Memories
 from sandbox_agent.enforce.reads.misses import (
     CALL,
@@ -39,6 +39,7 @@ from sandbox_agent.enforce.reads.misses import (
     encode,
 )
 from sandbox_agent.enforce.reads.opener import Asked, Hidden, Missed, Opened, Opener, Waits
+from sandbox_agent.enforce.reads.read_profile import Reads
 
 _FAILED = 70
 _INT = 0xFFFFFFFF

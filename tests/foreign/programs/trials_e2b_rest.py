@@ -23,17 +23,14 @@ from e2b import (
 )
 
 URL = os.environ["PADDOCK_URL"] + "/compat/e2b"
-# The next port is that of sessions' ports.
-HOST, _, PORT = os.environ["PADDOCK_URL"].rpartition(":")
-INSIDE = f"{HOST}:{int(PORT) + 1}"
 SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
 def _address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The three lines that a project changes."""
+    """The three variables that a project sets."""
     monkeypatch.setenv("E2B_API_URL", URL)
-    monkeypatch.setenv("E2B_SANDBOX_URL", INSIDE)
+    monkeypatch.setenv("E2B_SANDBOX_URL", URL)
     monkeypatch.setenv("E2B_API_KEY", os.environ["PADDOCK_KEY"])
 
 
@@ -223,6 +220,13 @@ def test_fork(sandbox: Sandbox) -> None:
     finally:
         for fork in forks:
             fork.kill()
+
+
+def test_a_fork_that_would_live_for_too_long(sandbox: Sandbox) -> None:
+    (fork,) = sandbox.fork(timeout=2 * 24 * 3600)
+    assert isinstance(fork, SandboxException)
+    assert "wall_timeout may be at most" in str(fork)
+    assert ids(state=[SandboxState.RUNNING]) == [sandbox.sandbox_id]
 
 
 def test_volumes() -> None:

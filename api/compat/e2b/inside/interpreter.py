@@ -34,6 +34,7 @@ from paddock.contract.code import (
     CodeError,
     CodeExit,
     CodePrinted,
+    CodeStarted,
     CodeValue,
 )
 from paddock.contract.problem import Problem
@@ -86,9 +87,11 @@ async def _execute(call: Call) -> web.StreamResponse:
     try:
         async with aclosing(_lines(inside, given.code, chosen)) as lines:
             async for line in lines:
-                if request.get(stream.STREAM) is None:
+                if line is None:
+                    # The clients count their time from here on.
                     await stream.begin(request, response)
-                await stream.write(request, response, json.dumps(line).encode() + b"\n")
+                else:
+                    await stream.write(request, response, json.dumps(line).encode() + b"\n")
     finally:
         if variables:
             inside.context.work.detach(_run_silently(inside, unsetting(speaks), chosen))
@@ -108,16 +111,19 @@ def _cell(inside: Inside, code: str, chosen: Mapping[str, str | None]) -> CodeBo
 
 async def _lines(
     inside: Inside, code: str, chosen: Mapping[str, str | None]
-) -> AsyncGenerator[Line]:
+) -> AsyncGenerator[Line | None]:
+    """None once the cell has begun, then what comes of it."""
     async with inside.following(run_code, body=_cell(inside, code, chosen)) as events:
         async for line in _told(events):
             yield line
 
 
-async def _told(events: AsyncGenerator[Event | None]) -> AsyncGenerator[Line]:
+async def _told(events: AsyncGenerator[Event | None]) -> AsyncGenerator[Line | None]:
     raised = False
     async for event in events:
         match None if event is None else event.data:
+            case CodeStarted():
+                yield None
             case CodePrinted(text=text) if event is not None:
                 yield {"type": event.name, "text": text, "timestamp": time.time_ns()}
             case CodeValue() as value:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -23,6 +24,7 @@ from api.http.errors import describe
 from api.shape.access import Access
 from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import SandboxUnavailableError, TooLargeError, ValidationError
+from orchestrator.ground.task_scope import TaskScope
 
 Given = TypeVar("Given", bound=Message)
 Answer = dict[str, Any]
@@ -237,27 +239,29 @@ async def paced(
 
     Raises: DeadlineError once `limit` seconds are over.
     """
-    until = None if limit is None else time.monotonic() + limit
+    until = math.inf if limit is None else time.monotonic() + limit
+    scope = TaskScope("the next answer of a stream")
     async with aclosing(answers):
-        while True:
-            coming = asyncio.ensure_future(anext(answers, None))
-            try:
-                while not coming.done():
-                    left = seconds if until is None else min(seconds, until - time.monotonic())
-                    await asyncio.wait({coming}, timeout=max(0.0, left))
-                    if coming.done():
-                        break
-                    if until is not None and time.monotonic() >= until:
-                        raise DeadlineError("the time that the caller gave is over")
+        try:
+            coming = scope.begin(_next(answers))
+            while True:
+                left = min(seconds, until - time.monotonic())
+                await asyncio.wait({coming}, timeout=max(0.0, left))
+                if coming.done():
+                    if (found := coming.result()) is None:
+                        return
+                    yield found
+                    coming = scope.begin(_next(answers))
+                elif time.monotonic() >= until:
+                    raise DeadlineError("the time that the caller gave is over")
+                else:
                     yield keepalive
-            finally:
-                if not coming.done():
-                    coming.cancel()
-                    await asyncio.wait({coming})
-            found = coming.result()
-            if found is None:
-                return
-            yield found
+        finally:
+            await scope.close()
+
+
+async def _next(answers: Answers) -> Answer | None:
+    return await anext(answers, None)
 
 
 def _dumps(value: Any) -> str:

@@ -1564,6 +1564,14 @@ export type Level = {
   images: readonly string[] | null;
   /** The engine's runtime of its sandboxes; null: that of the settings, or the engine's default. */
   runtime?: string | null | undefined;
+  /** Whom its commands see themselves as. `root`: uid 0 of a user namespace of their own, with rights over the session's own files only. */
+  user?: "sandbox" | "root" | undefined;
+  /** The size of the writable layer over the image that root inside has, which is gone with the sandbox; null: the image is read-only. */
+  root_bytes?: number | null | undefined;
+  /** Whether its latest sandbox had root inside; null: it has had none since the start, or commands are not root inside. */
+  root_in_force?: boolean | null | undefined;
+  /** Why its latest sandbox could not start. */
+  root_refused?: string | null | undefined;
   /** Of the level's file. */
   sha256: string;
 };

@@ -16,6 +16,7 @@ from api.compat.swerex import files
 from api.compat.swerex.expectation import literal
 from api.compat.swerex.last_answers import MOST_ANSWERS, MOST_BYTES, Answer, LastAnswers
 from api.compat.swerex.shells import shell_name
+from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.settings.settings import Settings
 from paddock.contract.requests import LARGEST_BODY
 from paddock.contract.shells import SHELL_NAME
@@ -358,7 +359,7 @@ async def test_limits_of_size(rex: Rex, monkeypatch: pytest.MonkeyPatch) -> None
     assert (status, found["swerexception"]["extra_info"]["code"]) == (511, "too_large")
     monkeypatch.setattr(spool, "MOST_BYTES_OF_KEY", 600_000)
     status, found = await rex.send("POST", "/upload", data=form(bytes(900_000), target_path="x"))
-    assert (status, found["swerexception"]["extra_info"]["limit"]) == (511, "upload_bytes")
+    assert (status, found["swerexception"]["extra_info"]["limit"]) == (511, UNREAD_BYTES)
     assert "x" not in rex.api.agent.files
     # Nothing of them is kept, and the next one has room.
     status, _ = await rex.send("POST", "/upload", data=form(bytes(500_000), target_path="x"))

@@ -1,6 +1,7 @@
 """Forms of several parts, however they arrive, and whatever they are."""
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -48,10 +49,8 @@ async def test_parts_are_read_however_they_are_split(
 
 @given(st.binary(max_size=60) | DATA, st.lists(st.integers(1, 40)))
 async def test_anything_else_is_refused(body: bytes, sizes: list[int]) -> None:
-    try:
+    with suppress(ValidationError):  # any other error fails, and so does waiting
         await read(body, sizes)
-    except ValidationError as error:
-        assert error.detail
 
 
 @pytest.mark.parametrize(
@@ -72,9 +71,9 @@ async def test_what_is_malformed_is_told(body: bytes, told: str) -> None:
 
 async def test_a_value_is_short_and_text() -> None:
     for data, error in ((b"x" * 20_000, TooLargeError), (b"\xff", ValidationError)):
+        part = await anext(Multipart(arriving(body_of([("a", data)]), []), BOUNDARY).parts())
         with pytest.raises(error, match="a "):
-            async for part in Multipart(arriving(body_of([("a", data)]), []), BOUNDARY).parts():
-                await part.text()
+            await part.text()
 
 
 def test_boundaries() -> None:

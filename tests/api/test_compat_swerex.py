@@ -15,7 +15,7 @@ from api.compat import spool
 from api.compat.swerex import files
 from api.compat.swerex.expectation import literal
 from api.compat.swerex.last_answers import MOST_ANSWERS, MOST_BYTES, Answer, LastAnswers
-from api.compat.swerex.shells import shell_name
+from api.compat.swerex.shell import shell_name
 from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.settings.settings import Settings
 from paddock.contract.requests import LARGEST_BODY
@@ -176,11 +176,12 @@ async def test_what_ignores_interrupts_is_stopped_and_killed_as_a_job(rex: Rex) 
 async def test_programs_are_driven_by_what_they_print(rex: Rex) -> None:
     await rex.ok("/create_session", {})
     interactive = {"is_interactive_command": True}
-    begun = await rex.run("hang banner >>>", expect=["never", ">>>"], **interactive)
+    begun = await rex.run("hang banner >>> more", expect=["never", ">>>"], **interactive)
     assert (begun["output"], begun["expect_string"]) == ("banner", ">>>")
     assert begun["exit_code"] == 0
     ended = await rex.run("quit()", is_interactive_quit=True)
-    assert (ended["output"], ended["exit_code"]) == ("got quit()\n", 0)
+    # What followed the expected text is in the next answer.
+    assert (ended["output"], ended["exit_code"]) == ("\nmore\ngot quit()\n", 0)
     late = {"command": "hang x", "expect": ["never"], "timeout": 0.02, **interactive}
     await rex.raises("CommandTimeoutError", "/run_in_session", late)
 

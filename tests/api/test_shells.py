@@ -257,6 +257,9 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     wrong = await paddock("run", "wrong")
     assert (wrong.status, wrong.out) == (2, "")
     assert "syntax error" in wrong.err
+    late = await paddock("run", "ask me", "--expect", "x", "--timeout", "0.05", "--continue")
+    assert (late.status, late.out) == (6, "me ? ")
+    assert (await paddock("input", "bob")).out == "got bob\n"
     waits = await paddock("run", "ask name")
     assert (waits.status, waits.out) == (6, "name ? ")
     assert "paddock shells input" in waits.err

@@ -20,7 +20,7 @@ from api.compat.e2b.inside.codes import (
     code_of,
     failure,
 )
-from api.compat.e2b.inside.commands import ending
+from api.compat.e2b.inside.commands import ending, printed_data
 from api.compat.e2b.inside.entries import entry_info, in_order, time_text
 from api.compat.e2b.inside.envelope import COMPRESSED, END, Decoder, Envelope, encode
 from api.compat.e2b.inside.environments import setting, unsetting
@@ -44,7 +44,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.work.files.file_entries import FileEntry
 from paddock.contract.code import CodeValue
-from paddock.contract.commands import EXIT, ExitData
+from paddock.contract.commands import EXIT, ExitData, OutputData
 from paddock.contract.file_trees import FileChange
 
 MOST = 4096
@@ -343,6 +343,15 @@ def test_how_a_command_ended() -> None:
         ending(exit_data(exit_code=None), printed=True)
     with pytest.raises(ValidationError, match="no such directory"):
         ending(exit_data(exit_code=126, error="no such directory"), printed=False)
+
+
+def test_what_was_not_kept_is_marked() -> None:
+    def shown(**members: Any) -> bytes:
+        return base64.b64decode(printed_data(OutputData(offset=0, **members)))
+
+    assert shown(text="é") == "é".encode()
+    assert shown(text="\ufffd", data_base64="/w==") == b"\xff"
+    assert shown(text="a", cut=7) == b"\n[7 bytes of output were cut here]\na"
 
 
 # Compressed bodies.

@@ -142,8 +142,12 @@ def _attributes(request: web.Request) -> dict[str, str]:
     """The attributes that a file gets, by their names. Raises: ValidationError."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
-        if name.lower().startswith(_METADATA):
-            found[name[len(_METADATA) :].lower()] = value
+        key = name.lower()
+        if not key.startswith(_METADATA):
+            continue
+        if key == _METADATA or not (value.isascii() and value.isprintable()):
+            raise ValidationError("an attribute has a name and printable ASCII", field=name)
+        found[key.removeprefix(_METADATA)] = value
     return found
 
 

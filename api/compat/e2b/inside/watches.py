@@ -211,7 +211,7 @@ async def _entry(inside: Inside, path: str) -> Answer | None:
         found = await stat(inside, path)
     except PaddockError:
         return None
-    return entry_info(found, inside.workspace)
+    return entry_info(found, inside.workspace, owner=inside.user)
 
 
 WATCH_ROUTES: tuple[Route, ...] = (

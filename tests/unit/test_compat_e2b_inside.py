@@ -1,5 +1,6 @@
 """The pure parts of what E2B's SDKs reach inside a sandbox."""
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -30,6 +31,7 @@ from api.compat.e2b.inside.messages import Input, SendInput, SendSignal, Start, 
 from api.compat.e2b.inside.numbers import number_of
 from api.compat.e2b.inside.parts import file_name
 from api.compat.e2b.inside.paths import absolute, inner, target_of
+from api.compat.e2b.inside.rpc import Answers, paced
 from api.compat.e2b.inside.signature import Signed, signature_of, signer
 from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import (
@@ -46,6 +48,7 @@ from orchestrator.work.files.file_entries import FileEntry
 from paddock.contract.code import CodeValue
 from paddock.contract.commands import EXIT, ExitData, OutputData
 from paddock.contract.file_trees import FileChange
+from tests.support.limits import WAIT_SECONDS
 
 MOST = 4096
 
@@ -352,6 +355,44 @@ def test_what_was_not_kept_is_marked() -> None:
     assert shown(text="é") == "é".encode()
     assert shown(text="\ufffd", data_base64="/w==") == b"\xff"
     assert shown(text="a", cut=7) == b"\n[7 bytes of output were cut here]\na"
+
+
+# Streams.
+
+
+async def test_a_stream_that_never_pauses_ends_at_its_limit() -> None:
+    closed = []
+
+    async def endless() -> Answers:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                yield {"n": 1}
+        finally:
+            closed.append(True)
+
+    async def followed() -> None:
+        async for each in paced(endless(), {}, 60.0, 0.01):
+            assert each == {"n": 1}
+
+    with pytest.raises(DeadlineError):
+        await asyncio.wait_for(followed(), WAIT_SECONDS)
+    assert closed == [True]
+
+
+async def test_a_stream_that_pauses_has_signs_of_life() -> None:
+    said = asyncio.Event()
+
+    async def slow() -> Answers:
+        await said.wait()
+        yield {"n": 1}
+
+    found = []
+    async for each in paced(slow(), {"alive": 1}, 0.01, None):
+        found.append(each)
+        said.set()
+    assert found[0] == {"alive": 1}
+    assert found[-1] == {"n": 1}
 
 
 # Compressed bodies.

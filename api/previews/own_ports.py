@@ -29,9 +29,10 @@ def add_own_ports(
             if named is not None:
                 # The host name says which session is meant, whatever the client says besides. Who
                 # may use it is decided afterwards.
-                session = plane.sessions.registry.named(named.session_name)
+                name = served.own.session_id(named.session_name)
+                session = plane.sessions.registry.named(name)
                 headers = request.headers.copy()
-                headers[served.own.header] = named.session_name if session is None else session.id
+                headers[served.own.header] = name if session is None else session.id
                 request = request.clone(headers=headers)
             request[_OWN] = True
             return await endpoint(request)

@@ -76,6 +76,23 @@ async def test_refusals_have_rule_and_remedy(api: Api, settings: Settings) -> No
     assert (await api.json("GET", f"/api/sessions/{low['sandboxID']}"))["permission_level"] == "low"
 
 
+async def test_older_sdks_append_the_clients_id(api: Api) -> None:
+    body = {"templateID": "base"}
+    sandbox = await told(api, "POST", "/sandboxes", status=201, json=body)
+    path = f"/sandboxes/{sandbox['sandboxID']}-{sandbox['clientID']}"
+    assert (await told(api, "GET", path))["sandboxID"] == sandbox["sandboxID"]
+    # They send the handle besides the key.
+    both = {"X-Access-Token": sandbox["envdAccessToken"]}
+    await told(*(api, "POST", path + "/timeout"), status=204, json={"timeout": 50}, headers=both)
+    await told(api, "POST", path + "/pause", status=204, json={}, headers=both)
+    await told(api, "POST", path + "/resume", status=201, json={"timeout": 50})
+    assert [each["sandboxID"] for each in await told(api, "GET", "/sandboxes")] == [
+        sandbox["sandboxID"]
+    ]
+    await told(api, "DELETE", path, status=204)
+    assert not api.engine.containers
+
+
 async def test_only_its_key_reaches_it(api: Api) -> None:
     sandbox = await made(api)
     path = f"/sandboxes/{sandbox['sandboxID']}"
@@ -429,6 +446,8 @@ async def test_host_names_lead_inside(api: Api) -> None:
         assert await status(one, handle) == 200
         assert await status(one, OPERATOR_KEY) == 200
         assert await status(two, OPERATOR_KEY, 49999) == 200
+        older = one | {"sandboxID": f"{one['sandboxID']}-{one['clientID']}"}
+        assert await status(older, handle) == 200
         for sandbox, token in ((two, handle), (one, OTHER_KEY), (one, "pdk_nobody's")):
             assert await status(sandbox, token) in (401, 502)
         # So does the address itself, where the client says which sandbox is meant.

@@ -98,7 +98,7 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
     elif len(traffic) == 1 and traffic[0].strip() and "X-Access-Token" not in request.headers:
         token = traffic[0].strip()
     else:
-        token = credential(request)
+        token = credential(request, inside=True)
     if is_handle(token):
         session = plane.sessions.finder.by_handle(digest(token))
         if session is not None:

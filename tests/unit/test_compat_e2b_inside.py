@@ -29,7 +29,6 @@ from api.compat.e2b.inside.inflate import deflated, inflated
 from api.compat.e2b.inside.interpreter import result
 from api.compat.e2b.inside.messages import Input, SendInput, SendSignal, Start, Watch
 from api.compat.e2b.inside.numbers import number_of
-from api.compat.e2b.inside.parts import file_name
 from api.compat.e2b.inside.paths import absolute, inner, target_of
 from api.compat.e2b.inside.rpc import Answers, paced
 from api.compat.e2b.inside.signature import Signed, signature_of, signer
@@ -465,15 +464,3 @@ def test_variables_of_a_cell_are_quoted() -> None:
         setting("python", {"A B": "x"})
     with pytest.raises(ValidationError, match="with r"):
         setting("r", odd)
-
-
-def test_the_name_of_a_parts_file_may_be_a_path() -> None:
-    table = {
-        'form-data; name="file"; filename="/home/user/a.txt"': "/home/user/a.txt",
-        'form-data; name="file"; filename="a%22b\\\\c"': 'a"b\\c',
-        'form-data; name="file"; filename="a\\"b"; x="y"': 'a"b',
-        'form-data; name="file"': "",
-        'form-data; name="file"; filename="cut': "",
-    }
-    for disposition, expected in table.items():
-        assert file_name(disposition) == expected, disposition

@@ -10,6 +10,8 @@ _BOUNDARY = re.compile(
     r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;,"]{1,70}))\s*', re.IGNORECASE
 )
 _NAME = re.compile(rb';\s*name=(?:"([^"\r\n]{1,64})"|([^\s;"]{1,64}))', re.IGNORECASE)
+_FILE_NAME = re.compile(rb';\s*filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_ESCAPED = re.compile(r'\\(["\\])')
 _END = b"\r\n\r\n"
 _MOST_HEADERS = 8 * 1024
 _MOST_PARTS = 16
@@ -26,10 +28,14 @@ def boundary_of(content_type: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field; its data must be read before the next part is asked for."""
+    """One field; its data must be read before the next part is asked for.
+
+    `file_name` may be a path; it is empty for a field that has none.
+    """
 
     name: str
     data: AsyncIterator[bytes]
+    file_name: str = ""
 
     async def text(self) -> str:
         """A short value. Raises: ValidationError, TooLargeError."""
@@ -47,8 +53,11 @@ class Part:
 class Multipart:
     """A body. Raises: ValidationError where it is malformed, and what `chunks` raises."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], boundary: bytes) -> None:
+    def __init__(
+        self, chunks: AsyncIterator[bytes], boundary: bytes, most_parts: int = _MOST_PARTS
+    ) -> None:
         self._chunks = chunks
+        self._most_parts = most_parts
         self._delimiter = b"\r\n--" + boundary
         # The first delimiter may be the first line.
         self._buffer = bytearray(b"\r\n")
@@ -57,12 +66,13 @@ class Multipart:
         """The parts in their order."""
         async for _ in self._data():
             pass  # a preamble
-        for _ in range(_MOST_PARTS):
+        for _ in range(self._most_parts):
             if await self._is_last():
                 return
-            name = await self._name()
-            yield Part(name, self._data())
-        raise ValidationError(f"the body has more than {_MOST_PARTS} parts")
+            name, file_name = await self._names()
+            yield Part(name, self._data(), file_name)
+        if not await self._is_last():
+            raise ValidationError(f"the body has more than {self._most_parts} parts")
 
     async def _more(self) -> None:
         chunk = await anext(self._chunks, None)
@@ -91,7 +101,8 @@ class Multipart:
             raise ValidationError("a boundary is not followed by a line end")
         return False
 
-    async def _name(self) -> str:
+    async def _names(self) -> tuple[str, str]:
+        """The name of a field and that of its file."""
         while (at := self._buffer.find(_END)) < 0:
             if len(self._buffer) > _MOST_HEADERS:
                 raise ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")
@@ -102,5 +113,14 @@ class Multipart:
             if line.lower().startswith(b"content-disposition:"):
                 found = _NAME.search(line)
                 if found is not None:
-                    return (found[1] or found[2]).decode("utf-8", "replace")
+                    return (found[1] or found[2]).decode("utf-8", "replace"), _file_name(line)
         raise ValidationError("a part has no name")
+
+
+def _file_name(disposition: bytes) -> str:
+    """Clients write a quotation mark as `%22` or after a backslash."""
+    found = _FILE_NAME.search(disposition)
+    if found is None:
+        return ""
+    text = found[1].decode("utf-8", "replace")
+    return _ESCAPED.sub(r"\1", text).replace("%22", '"')

@@ -88,3 +88,35 @@ def test_boundaries() -> None:
     ):
         with pytest.raises(ValidationError, match="multipart"):
             boundary_of(wrong)
+
+
+async def test_the_name_of_a_file_may_be_a_path() -> None:
+    table = {
+        b'; filename="/home/user/a.txt"': "/home/user/a.txt",
+        b'; filename="a%22b\\\\c"': 'a"b\\c',
+        b'; filename="a\\"b"; x="y"': 'a"b',
+        '; filename="\u00e4"'.encode(): "\u00e4",
+        b"": "",
+        b'; filename="cut': "",
+    }
+    for given_name, expected in table.items():
+        body = b'--XX\r\nContent-Disposition: form-data; name="file"' + given_name
+        body += b"\r\n\r\nx\r\n--XX--\r\n"
+        async for part in Multipart(arriving(body, []), BOUNDARY).parts():
+            assert (part.name, part.file_name) == ("file", expected)
+            assert [piece async for piece in part.data]
+
+
+async def test_as_many_parts_as_are_permitted() -> None:
+    body = body_of([("a", b"1"), ("b", b"2"), ("c", b"3")])
+
+    async def names(most: int) -> list[str]:
+        found = []
+        async for part in Multipart(arriving(body, []), BOUNDARY, most).parts():
+            found.append(part.name)
+            assert [piece async for piece in part.data]
+        return found
+
+    assert await names(3) == ["a", "b", "c"]
+    with pytest.raises(ValidationError, match="more than 2 parts"):
+        await names(2)

@@ -70,7 +70,13 @@ class Watchers:
         """Keeps a watcher; returns its id."""
         watcher_id = f"w{secrets.token_hex(8)}"
         self._open[watcher_id] = opened
-        opened.session.over.add_done_callback(lambda _: self.remove(watcher_id, work))
+        over = opened.session.over
+
+        def end(_: object) -> None:
+            self.remove(watcher_id, work)
+
+        over.add_done_callback(end)
+        opened.held.callback(over.remove_done_callback, end)
         self._rest(watcher_id, opened, work)
         return watcher_id
 

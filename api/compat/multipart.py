@@ -1,5 +1,6 @@
 """Reads `multipart/form-data` as it arrives: in one pass, with bounds, and without a copy of it."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ _BOUNDARY = re.compile(
     r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;,"]{1,70}))\s*', re.IGNORECASE
 )
 _NAME = re.compile(rb';\s*name=(?:"([^"\r\n]{1,64})"|([^\s;"]{1,64}))', re.IGNORECASE)
+_ENCODINGS = (b"content-encoding:", b"content-transfer-encoding:")
 _END = b"\r\n\r\n"
 _MOST_HEADERS = 8 * 1024
 _MOST_PARTS = 16
@@ -26,10 +28,15 @@ def boundary_of(content_type: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field; its data must be read before the next part is asked for."""
+    """One field; its data must be read before the next part is asked for.
+
+    `disposition` is the header line that has the name. `encoded`: the data are not as they are.
+    """
 
     name: str
     data: AsyncIterator[bytes]
+    disposition: str = ""
+    encoded: bool = False
 
     async def text(self) -> str:
         """A short value. Raises: ValidationError, TooLargeError."""
@@ -47,8 +54,10 @@ class Part:
 class Multipart:
     """A body. Raises: ValidationError where it is malformed, and what `chunks` raises."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], boundary: bytes) -> None:
-        self._chunks = chunks
+    def __init__(
+        self, chunks: AsyncIterator[bytes], boundary: bytes, most_parts: int = _MOST_PARTS
+    ) -> None:
+        self._chunks, self._most_parts = chunks, most_parts
         self._delimiter = b"\r\n--" + boundary
         # The first delimiter may be the first line.
         self._buffer = bytearray(b"\r\n")
@@ -57,12 +66,12 @@ class Multipart:
         """The parts in their order."""
         async for _ in self._data():
             pass  # a preamble
-        for _ in range(_MOST_PARTS):
+        for _ in range(self._most_parts):
             if await self._is_last():
                 return
-            name = await self._name()
-            yield Part(name, self._data())
-        raise ValidationError(f"the body has more than {_MOST_PARTS} parts")
+            yield await self._part()
+            await asyncio.sleep(0)  # many short ones may have arrived at once
+        raise ValidationError(f"the body has more than {self._most_parts} parts")
 
     async def _more(self) -> None:
         chunk = await anext(self._chunks, None)
@@ -91,16 +100,25 @@ class Multipart:
             raise ValidationError("a boundary is not followed by a line end")
         return False
 
-    async def _name(self) -> str:
+    async def _part(self) -> Part:
         while (at := self._buffer.find(_END)) < 0:
             if len(self._buffer) > _MOST_HEADERS:
-                raise ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")
+                raise _too_many_headers()
             await self._more()
+        if at > _MOST_HEADERS:
+            raise _too_many_headers()
         headers = bytes(self._buffer[:at])
         del self._buffer[: at + len(_END)]
-        for line in headers.split(b"\r\n"):
+        lines = headers.split(b"\r\n")
+        encoded = any(line.lower().startswith(_ENCODINGS) for line in lines)
+        for line in lines:
             if line.lower().startswith(b"content-disposition:"):
                 found = _NAME.search(line)
                 if found is not None:
-                    return (found[1] or found[2]).decode("utf-8", "replace")
+                    name = (found[1] or found[2]).decode("utf-8", "replace")
+                    return Part(name, self._data(), line.decode("utf-8", "replace"), encoded)
         raise ValidationError("a part has no name")
+
+
+def _too_many_headers() -> ValidationError:
+    return ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")

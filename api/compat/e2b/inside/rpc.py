@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -168,13 +168,19 @@ async def _single(call: Call) -> bytes:
 async def _requests(call: Call, model: type[Given]) -> AsyncGenerator[Given]:
     _check_type(call.request, _STREAM)
     decoder = Decoder(MOST_BYTES)
-    async for chunk in arriving(call.request, UPLOAD_PACE):
-        decoder.feed(chunk)
-        while (envelope := decoder.next()) is not None:
-            if envelope.flags & END:
-                return
-            yield await _understood(call, envelope.data, model)
-            await asyncio.sleep(0)  # many small ones may have arrived at once
+    with ExitStack() as held:
+        async for chunk in arriving(call.request, UPLOAD_PACE):
+            decoder.feed(chunk)
+            while (envelope := decoder.next()) is not None:
+                if envelope.flags & END:
+                    return
+                yield await _understood(call, envelope.data, model)
+                await asyncio.sleep(0)  # many small ones may have arrived at once
+            # The beginning of a message counts until it is whole, as that of a body does.
+            held.close()
+            if decoder.waiting:
+                counted = held.enter_context(call.unread.body(call.context.principal))
+                counted.add(decoder.waiting)
     decoder.finish()
 
 

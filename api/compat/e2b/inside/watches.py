@@ -70,7 +70,12 @@ class Watchers:
         """Keeps a watcher; returns its id."""
         watcher_id = f"w{secrets.token_hex(8)}"
         self._open[watcher_id] = opened
-        opened.session.over.add_done_callback(lambda _: self.remove(watcher_id, work))
+
+        def session_over(_over: object) -> None:
+            self.remove(watcher_id, work)
+
+        opened.session.over.add_done_callback(session_over)
+        opened.held.callback(opened.session.over.remove_done_callback, session_over)
         self._rest(watcher_id, opened, work)
         return watcher_id
 

@@ -1,0 +1,32 @@
+"""Long texts, decoded and written as JSON in pieces: a thread that works on one whole stops all.
+
+Each call is made by C code that lets no other thread run, and errors in a text take it up to a
+microsecond for each byte.
+"""
+
+import codecs
+import json
+import sys
+
+# Bytes or characters of a piece.
+PIECE = 8 * 1024
+# Without a mark, the order of the bytes is the machine's; such decoders demand the mark.
+_OF_MACHINE = {
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
+
+
+def decoded(data: bytes, encoding: str, errors: str) -> str:
+    """The text, as `bytes.decode` gives it. Raises: UnicodeError."""
+    if encoding in _OF_MACHINE and not data.startswith(_OF_MACHINE[encoding]):
+        encoding += "-le" if sys.byteorder == "little" else "-be"
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    pieces = [decoder.decode(data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
+    return "".join([*pieces, decoder.decode(b"", final=True)])
+
+
+def json_text(text: str) -> str:
+    """The text as JSON, as `json.dumps` writes it."""
+    pieces = [json.dumps(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)]
+    return f'"{"".join(pieces)}"'

@@ -7,6 +7,8 @@ microsecond for each byte.
 import codecs
 import json
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 # Bytes or characters of a piece.
 PIECE = 8 * 1024
@@ -30,3 +32,19 @@ def json_text(text: str) -> str:
     """The text as JSON, as `json.dumps` writes it."""
     pieces = [json.dumps(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)]
     return f'"{"".join(pieces)}"'
+
+
+def object_text(members: Mapping[str, Any]) -> str:
+    """An object as compact JSON, whose lists are written item by item."""
+    pieces = [f"{_compact(name)}:{_member(value)}" for name, value in members.items()]
+    return f"{{{','.join(pieces)}}}"
+
+
+def _member(value: Any) -> str:
+    if not isinstance(value, list):
+        return _compact(value)
+    return f"[{','.join(map(_compact, value))}]"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

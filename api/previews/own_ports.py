@@ -40,9 +40,10 @@ def add_own_ports(
                 return await endpoint(meant)
             finally:
                 # The middlewares have the request as it came: they log it, and break it off.
-                for known in (PRINCIPAL, stream.STREAM):
-                    if known in meant:
-                        request[known] = meant[known]
+                if PRINCIPAL in meant:
+                    request[PRINCIPAL] = meant[PRINCIPAL]
+                if stream.STREAM in meant:
+                    request[stream.STREAM] = meant[stream.STREAM]
 
         return choose
 

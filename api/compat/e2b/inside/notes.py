@@ -34,4 +34,5 @@ class Notes(Generic[Name, Value]):
 
     def get(self, session_key: str, name: Name) -> Value | None:
         """The value; None if there is none."""
-        return self._found.get(session_key, {}).get(name)
+        notes = self._found.get(session_key)
+        return None if notes is None else notes.get(name)

@@ -11,10 +11,10 @@ from aiohttp import ClientPayloadError, web
 from api.app import BOUNDS
 from api.compat import long_texts
 from api.compat.e2b.inside.messages import Config, Start
-from api.compat.e2b.inside.notes import Notes
 from api.compat.e2b.inside.started import Started
 from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.compat.multipart import Multipart
+from api.compat.notes import Notes
 from api.compat.protocol import OwnPorts
 from api.compat.swerex import shells
 from api.http import stream

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from api.compat.e2b.inside.access import Inside
 from api.compat.e2b.inside.codes import NoProcessError
 from api.compat.e2b.inside.messages import Config, Selector, Start
-from api.compat.e2b.inside.notes import Notes
 from api.compat.e2b.inside.numbers import number_of
+from api.compat.notes import Notes
 from orchestrator.ground.errors import ValidationError
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session

@@ -1,6 +1,6 @@
 """Which files were written through `/files`: E2B's clients expect other events of them."""
 
-from api.compat.e2b.inside.notes import Notes
+from api.compat.notes import Notes
 from orchestrator.state.session import Session
 
 # Of one session.

@@ -12,6 +12,8 @@ from typing import Any
 
 # Bytes or characters of a piece.
 PIECE = 8 * 1024
+# About so long are an item of a list, and anything else.
+_ITEM, _NUMBER = 256, 16
 # Without a mark, the order of the bytes is the machine's; such decoders demand the mark.
 _OF_MACHINE = {
     "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
@@ -35,15 +37,36 @@ def json_text(text: str) -> str:
 
 
 def object_text(members: Mapping[str, Any]) -> str:
-    """An object as compact JSON, whose lists are written item by item."""
+    """An object as compact JSON: its members one by one, its lists item by item."""
     pieces = [f"{_compact(name)}:{_member(value)}" for name, value in members.items()]
     return f"{{{','.join(pieces)}}}"
 
 
 def _member(value: Any) -> str:
-    if not isinstance(value, list):
-        return _compact(value)
-    return f"[{','.join(map(_compact, value))}]"
+    match value:
+        case str() if len(value) > PIECE:
+            return json_text(value)
+        case dict():
+            return object_text(value)
+        case list():
+            return f"[{','.join(map(_compact, value))}]"
+    return _compact(value)
+
+
+def size_of(members: Mapping[str, Any]) -> int:
+    """About how long its JSON is."""
+    return sum(_size(value) for value in members.values())
+
+
+def _size(value: Any) -> int:
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return size_of(value)
+        case list():
+            return len(value) * _ITEM
+    return _NUMBER
 
 
 def _compact(value: Any) -> str:

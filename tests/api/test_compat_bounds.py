@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.compat.multipart import Multipart
 from api.compat.notes import Notes
 from api.compat.protocol import OwnPorts
+from api.compat.spool import Spool, Spools
 from api.compat.swerex import shells
+from api.compat.swerex.failures import quoted
 from api.http import stream
-from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.errors import CapacityExhaustedError, ValidationError
 from orchestrator.settings.settings import Settings
 from paddock.contract.shells import ShellAnswer
-from tests.api.conftest import Api
+from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.connect import STREAM, Connect, Refused
 from tests.support.previews import previews
 from tests.support.slices import slices
@@ -40,7 +43,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 async def session(api: Api) -> dict[str, Any]:
-    return await api.session(permission_level="high")
+    return await api.session(permission_level="high", key=OPERATOR_KEY)
 
 
 @pytest.fixture
@@ -102,10 +105,11 @@ def test_long_texts_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'a"\\\n\udcff\U0001f600' * 10_000
     assert long_texts.json_text(text) == plain(text)
     assert longest == long_texts.PIECE
-    members = {"entries": [{"a": 1}] * 5000, "next": "a"}
+    members = {"entries": [{"a": 1}] * 5000, "told": {"output": text}, "next": "a"}
     longest = 0
-    assert json.loads(long_texts.object_text(members)) == members
-    assert longest < 100
+    assert json.loads(long_texts.object_text(members)) == json.loads(plain(members))
+    assert longest == long_texts.PIECE
+    assert long_texts.size_of(members) > len(text)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +225,43 @@ async def test_what_a_command_prints_is_kept_within_bounds(monkeypatch: pytest.M
     told, _, rest = answer.output.partition("\n")
     assert told == "[73 characters of output are not kept]"
     assert rest == "age 0007\npage 0008\nthe end\n"[-25:]
+
+
+async def test_a_handle_that_was_replaced_is_not_handed_out(
+    api: Api, session: dict[str, Any], box: Connect
+) -> None:
+    connect = f"{BASE}/sandboxes/{session['id']}/connect"
+
+    async def handed() -> str:
+        """What the sandbox's owner gets, who has a key."""
+        headers = {"X-API-KEY": OPERATOR_KEY}
+        answer = await api.client.post(connect, json={"timeout": 60}, headers=headers)
+        return str((await answer.json())["envdAccessToken"])
+
+    await box.call(PROCESS + "List", {})
+    assert await handed() == session["handle"]
+    await api.json("POST", f"/api/sessions/{session['id']}/handle")
+    assert await handed() == OPERATOR_KEY
+
+
+async def test_uploads_leave_the_disk_its_reserve(tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"x" * MIB
+
+    spools = Spools()
+    spool = Spool(spools, "key", tmp_path, reserve=2**62)
+    with pytest.raises(CapacityExhaustedError, match="short of disk space"):
+        await spool.fill(chunks())
+    await spool.close()
+    assert spools.held == 0
+
+
+def test_a_message_quotes_the_end_of_a_long_text() -> None:
+    assert quoted("a'b") == repr("a'b")
+    text = quoted("x" * MIB + "the end")
+    assert text.endswith("the end'")
+    assert len(text) < 20_000
 
 
 # Ports of a protocol's own.

@@ -16,6 +16,17 @@ _STATUS = 511
 _EXCEPTIONS = "swerex.exceptions."
 
 
+# Characters of a text that a message quotes.
+_MOST_QUOTED = 16 * 1024
+
+
+def quoted(text: str) -> str:
+    """The text as Python writes it; of a long one, its end."""
+    if len(text) <= _MOST_QUOTED:
+        return repr(text)
+    return f"[{len(text) - _MOST_QUOTED} characters are left out]{text[-_MOST_QUOTED:]!r}"
+
+
 class SwerexError(PaddockError):
     """An exception of the client, by the path of its class."""
 

@@ -98,8 +98,9 @@ async def write_file(call: Call) -> dict[str, Any]:
 async def upload(call: Call) -> dict[str, Any]:
     """Writes a file, or unpacks a zip archive of a directory."""
     boundary = boundary_of(call.request.headers.get("Content-Type", ""))
-    spools, directory = call.context.kept.of(Spools), str(call.plane.settings.state_dir)
-    spool = Spool(spools, call.context.principal.account, directory)
+    spools, settings = call.context.kept.of(Spools), call.plane.settings
+    account, reserve = call.context.principal.account, settings.min_free_disk_bytes
+    spool = Spool(spools, account, settings.state_dir, reserve)
     try:
         with call.context.streaming("uploads", call.context.session()):
             values = await _received(call, spool, boundary)

@@ -17,7 +17,7 @@ from api.compat.e2b.inside.access import Inside, enter, inside_credential
 from api.compat.e2b.inside.codes import DeadlineError
 from api.compat.e2b.inside.envelope import END, Decoder, encode
 from api.compat.e2b.inside.messages import MOST_BYTES, Message
-from api.compat.long_texts import object_text
+from api.compat.long_texts import object_text, size_of
 from api.compat.protocol import Route
 from api.http import stream as http_stream
 from api.http.body import BODY_PACE, UPLOAD_PACE, arriving, check_encoding
@@ -36,8 +36,6 @@ _TIMEOUT, _KEEPALIVE = "Connect-Timeout-Ms", "Keepalive-Ping-Interval"
 # In seconds; the SDKs ask for 50.
 _USUAL_KEEPALIVE, _KEEPALIVES = 50.0, (1.0, 3600.0)
 _MOST_DIGITS = 10
-# About so many has an item of a list.
-_ITEM_BYTES = 256
 # How long the end of a stream may take when the control plane stops.
 _LAST_SECONDS = 2.0
 
@@ -56,8 +54,7 @@ def unary(
         inside = enter(call)
         given = await _understood(call, await _whole(call), model)
         answer = await perform(inside, given)
-        items = sum(len(value) for value in answer.values() if isinstance(value, list))
-        text = await call.plane.aside.call(items * _ITEM_BYTES, partial(object_text, answer))
+        text = await call.plane.aside.call(size_of(answer), partial(object_text, answer))
         return web.json_response(text=text)
 
     return Route(

@@ -38,11 +38,12 @@ def json_text(text: str) -> str:
 
 def object_text(members: Mapping[str, Any]) -> str:
     """An object as compact JSON: its members one by one, its lists item by item."""
-    pieces = [f"{_compact(name)}:{_member(value)}" for name, value in members.items()]
+    pieces = [f"{_compact(name)}:{value_text(value)}" for name, value in members.items()]
     return f"{{{','.join(pieces)}}}"
 
 
-def _member(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value as compact JSON, made in pieces."""
     match value:
         case str() if len(value) > PIECE:
             return json_text(value)

@@ -7,8 +7,10 @@ from typing import Any
 
 from aiohttp import web
 
+from api.compat.long_texts import value_text
 from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.threads import Aside
 from paddock.contract.remedies import REMEDIES
 
 
@@ -17,6 +19,12 @@ def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -
     return web.Response(
         status=status, text=json.dumps(value), content_type="application/json", headers=headers
     )
+
+
+async def long_reply(value: Any, size: int, aside: Aside) -> web.Response:
+    """As `json_reply`, for an object or list of about so many bytes."""
+    text = await aside.call(size, lambda: value_text(value))
+    return web.Response(text=text, content_type="application/json")
 
 
 def explained(error: PaddockError, request_id: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """What a request of SWE-ReX passes: its session, its credential, and what was answered before."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from api.compat.call import Call
-from api.compat.long_texts import object_text, size_of
+from api.compat.long_texts import size_of
+from api.compat.replies import long_reply
 from api.compat.swerex.failures import exception, failure
 from api.compat.swerex.last_answers import Answer, LastAnswers
 from api.http.errors import describe
@@ -76,8 +76,7 @@ def answered_once(work: Callable[[Call], Awaitable[dict[str, Any]]]) -> Handler:
 
 async def _reply(call: Call, answer: dict[str, Any]) -> web.Response:
     """What a command printed may be long."""
-    text = await call.plane.aside.call(size_of(answer), partial(object_text, answer))
-    return web.Response(text=text, content_type="application/json")
+    return await long_reply(answer, size_of(answer), call.plane.aside)
 
 
 def _lost() -> PaddockError:

@@ -4,18 +4,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import ClientPayloadError, web
 
 from api.app import BOUNDS
 from api.compat import long_texts
+from api.compat.call import Call
 from api.compat.e2b.inside.messages import Config, Start
 from api.compat.e2b.inside.started import Started
 from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.compat.multipart import Multipart
 from api.compat.notes import Notes
+from api.compat.openhands import git
 from api.compat.protocol import OwnPorts
 from api.compat.spool import Spool, Spools
 from api.compat.swerex import shells
@@ -138,6 +141,37 @@ def test_no_decoder_gets_a_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codecs.getincrementaldecoder", lambda _: _Pieces)
     assert long_texts.decoded(b"x" * MIB, "utf-8", "strict") == "x" * MIB
     assert _Pieces.longest == long_texts.PIECE
+
+
+async def test_changes_of_very_many_files_are_told_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Beside:
+        """Work that is done elsewhere."""
+
+        def __init__(self) -> None:
+            self.sizes: list[int] = []
+
+        async def call(self, size: int, work: Any) -> Any:
+            self.sizes.append(size)
+            return work()
+
+    async def base(*_: Any) -> str:
+        return "c0ffee"
+
+    async def listed(_call: Any, _path: str, *words: str) -> Any:
+        return SimpleNamespace(stdout="A\0x\0" if words[0] == "diff" else "y\0" * 100_000)
+
+    monkeypatch.setattr(git, "_base", base)
+    monkeypatch.setattr(git, "_git", listed)
+    monkeypatch.setattr(git, "read_query", lambda *_: SimpleNamespace(path=".", ref=None))
+    beside = Beside()
+    plane = SimpleNamespace(aside=beside)
+    answer = await git.changes(cast(Call, SimpleNamespace(plane=plane, request=None)))
+    assert answer.text is not None
+    assert len(json.loads(answer.text)) == 100_001
+    # To find them is one piece of work, to write them another; both are as long as they are.
+    assert [size >= 200_000 for size in beside.sizes] == [True, True]
 
 
 # What is remembered.

@@ -11,7 +11,8 @@ _BOUNDARY = re.compile(
     r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;,"]{1,70}))\s*', re.IGNORECASE
 )
 _NAME = re.compile(rb';\s*name=(?:"([^"\r\n]{1,64})"|([^\s;"]{1,64}))', re.IGNORECASE)
-_ENCODINGS = (b"content-encoding:", b"content-transfer-encoding:")
+_FILE_NAME = re.compile(rb';\s*filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_ESCAPED = re.compile(r'\\(["\\])')
 _END = b"\r\n\r\n"
 _MOST_HEADERS = 8 * 1024
 _MOST_PARTS = 16
@@ -30,13 +31,12 @@ def boundary_of(content_type: str) -> bytes:
 class Part:
     """One field; its data must be read before the next part is asked for.
 
-    `disposition` is the header line that has the name. `encoded`: the data are not as they are.
+    `file_name` may be a path; it is empty for a field that has none.
     """
 
     name: str
     data: AsyncIterator[bytes]
-    disposition: str = ""
-    encoded: bool = False
+    file_name: str = ""
 
     async def text(self) -> str:
         """A short value. Raises: ValidationError, TooLargeError."""
@@ -57,7 +57,8 @@ class Multipart:
     def __init__(
         self, chunks: AsyncIterator[bytes], boundary: bytes, most_parts: int = _MOST_PARTS
     ) -> None:
-        self._chunks, self._most_parts = chunks, most_parts
+        self._chunks = chunks
+        self._most_parts = most_parts
         self._delimiter = b"\r\n--" + boundary
         # The first delimiter may be the first line.
         self._buffer = bytearray(b"\r\n")
@@ -69,9 +70,11 @@ class Multipart:
         for _ in range(self._most_parts):
             if await self._is_last():
                 return
-            yield await self._part()
+            name, file_name = await self._names()
+            yield Part(name, self._data(), file_name)
             await asyncio.sleep(0)  # many short ones may have arrived at once
-        raise ValidationError(f"the body has more than {self._most_parts} parts")
+        if not await self._is_last():
+            raise ValidationError(f"the body has more than {self._most_parts} parts")
 
     async def _more(self) -> None:
         chunk = await anext(self._chunks, None)
@@ -100,7 +103,8 @@ class Multipart:
             raise ValidationError("a boundary is not followed by a line end")
         return False
 
-    async def _part(self) -> Part:
+    async def _names(self) -> tuple[str, str]:
+        """The name of a field and that of its file."""
         while (at := self._buffer.find(_END)) < 0:
             if len(self._buffer) > _MOST_HEADERS:
                 raise _too_many_headers()
@@ -109,16 +113,22 @@ class Multipart:
             raise _too_many_headers()
         headers = bytes(self._buffer[:at])
         del self._buffer[: at + len(_END)]
-        lines = headers.split(b"\r\n")
-        encoded = any(line.lower().startswith(_ENCODINGS) for line in lines)
-        for line in lines:
+        for line in headers.split(b"\r\n"):
             if line.lower().startswith(b"content-disposition:"):
                 found = _NAME.search(line)
                 if found is not None:
-                    name = (found[1] or found[2]).decode("utf-8", "replace")
-                    return Part(name, self._data(), line.decode("utf-8", "replace"), encoded)
+                    return (found[1] or found[2]).decode("utf-8", "replace"), _file_name(line)
         raise ValidationError("a part has no name")
 
 
 def _too_many_headers() -> ValidationError:
     return ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")
+
+
+def _file_name(disposition: bytes) -> str:
+    """Clients write a quotation mark as `%22` or after a backslash."""
+    found = _FILE_NAME.search(disposition)
+    if found is None:
+        return ""
+    text = found[1].decode("utf-8", "replace")
+    return _ESCAPED.sub(r"\1", text).replace("%22", '"')

@@ -41,6 +41,8 @@ class OwnPorts:
     numbers: Sequence[int]
     header: str
     routes: Sequence[Route]
+    # A session's id by what a host name has in its place.
+    session_id: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError, TooLargeError
+from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.ground.threads import Threads
 from orchestrator.host.node.resources import free_bytes
 
@@ -39,7 +40,7 @@ class Spools:
         """Counts bytes. Raises: RateLimitedError, CapacityExhaustedError."""
         if self._held[account] + size > MOST_BYTES_OF_KEY:
             text = f"this key's uploads hold {MOST_BYTES_OF_KEY} bytes: finish some first"
-            raise RateLimitedError(text, limit="upload_bytes", retry_after=_RETRY_SECONDS)
+            raise RateLimitedError(text, limit=UNREAD_BYTES, retry_after=_RETRY_SECONDS)
         if self.held + size > MOST_BYTES_OF_ALL:
             text = "too many bytes are being uploaded: try again"
             raise CapacityExhaustedError(text, retry_after=_RETRY_SECONDS)

@@ -32,9 +32,10 @@ def add_own_ports(
                 return await endpoint(request)
             # The host name says which session is meant, whatever the client says besides. Who may
             # use it is decided afterwards.
-            session = plane.sessions.registry.named(named.session_name)
+            name = served.own.session_id(named.session_name)
+            session = plane.sessions.registry.named(name)
             headers = request.headers.copy()
-            headers[served.own.header] = named.session_name if session is None else session.id
+            headers[served.own.header] = name if session is None else session.id
             meant = request.clone(headers=headers)
             try:
                 return await endpoint(meant)

@@ -122,7 +122,6 @@ async def open_sandboxes(
         ground.metrics,
     )
     closers.push_async_callback(sandboxes.agents.close)
-    sandboxes.agents.begin()
     return SandboxFloor(
         listed,
         images,

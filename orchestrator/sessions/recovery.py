@@ -107,6 +107,8 @@ class Recovery:
         )
         await families.finish()
         await self._remove_strays(containers)
+        # Its container belongs to no session.
+        self._sandboxes.agents.begin()
         FaultPoint.START_SWEPT.reached()
         await self._volumes.recover()
         await self._named_snapshots.recover()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import KIB, Directory, Environment, MaxBytes
@@ -134,13 +134,22 @@ class ShellBody(Body):
     )
 
 
+def _alternative(value: object) -> str:
+    return "[several]" if isinstance(value, list) else "[one]"
+
+
+_OneOrSeveral = Annotated[
+    Annotated[_Expected, Tag("[one]")]
+    | Annotated[list[_Expected], Field(max_length=_MOST_EXPECTED), Tag("[several]")],
+    Discriminator(_alternative),
+]
+
+
 class ShellUntil(Body):
     """When a command in a shell is answered, if it has not finished before."""
 
     timeout: _Seconds = Field(default=DEFAULT_RUN_SECONDS, description=_TIMEOUT)
-    expect: _Expected | Annotated[list[_Expected], Field(max_length=_MOST_EXPECTED)] | None = Field(
-        default=None, description=_EXPECT
-    )
+    expect: _OneOrSeveral | None = Field(default=None, description=_EXPECT)
     at_timeout: Literal["stop", "continue"] = Field(default="stop", description=_AT_TIMEOUT)
 
 

@@ -34,12 +34,15 @@ from paddock.client.errors import (
     UnreachableError,
 )
 from paddock.client.one_session import session
+from paddock.client.paddock import Paddock
 from paddock.client.session import Session
 from paddock.contract.commands import Exit, ExitData, StartData
 from paddock.integrations.refusals import REFUSED_STATUS, explained, timed_out
 
 # What a request may have as standard input; more is sent to a running command.
 _STDIN_BYTES = 1024 * 1024
+# By this label, sessions of evaluations are found that were killed.
+_LABEL = ("framework", "inspect")
 _LOST = (SandboxUnavailableError, SessionTerminatedError, UnreachableError)
 
 
@@ -85,6 +88,7 @@ class PaddockSandbox(SandboxEnvironment):
         super().__init__()
         self._session = session
         self._owner = owner
+        self._user: str | None = None
 
     @classmethod
     async def sample_init(
@@ -96,7 +100,7 @@ class PaddockSandbox(SandboxEnvironment):
         """Creates the session of a sample. Raises: OSError, ValueError for a bad file."""
         terms = _config(config).model_dump(exclude_none=True)
         url, context = terms.pop("url", None), terms.pop("context", None)
-        labels = {"inspect_task": task_name[:63]}
+        labels = {_LABEL[0]: _LABEL[1], "inspect_task": task_name[:1024]}
         async with AsyncExitStack() as stack:
             one = session(url, context=context, labels=labels, **terms)
             sample = await stack.enter_async_context(one)
@@ -113,6 +117,14 @@ class PaddockSandbox(SandboxEnvironment):
         """Closes the session, and removes its files."""
         for environment in environments.values():
             await environment.as_type(cls)._owner.aclose()
+
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:
+        """Closes the session with that id, or all of evaluations: also of those that still run."""
+        async with Paddock() as paddock:
+            found = [each.id for each in await paddock.sessions.list(label=_LABEL)]
+            for name in found if id is None else [id]:
+                await paddock.sessions.close(name, purge=True)
 
     @classmethod
     def config_files(cls) -> list[str]:
@@ -139,13 +151,12 @@ class PaddockSandbox(SandboxEnvironment):
 
         Raises: TimeoutError, OutputLimitExceededError, SandboxUserUnsupportedError.
         """
-        if user is not None:
-            raise SandboxUserUnsupportedError(
-                f"there is no user {user!r}: commands of a session run as its own user"
-            )
         data = input.encode() if isinstance(input, str) else input
         terms = {"argv": cmd, "cwd": cwd, "env": env, "timeout": timeout}
         try:
+            if user is not None and user != await self._own_user():
+                said = f"commands can't run as {user!r}: they run as the session's own user"
+                raise SandboxUserUnsupportedError(said)
             done = await _run(self._session, data, terms)
         except PaddockError as error:
             _raise(error, cmd[0] if cmd else "")
@@ -186,6 +197,12 @@ class PaddockSandbox(SandboxEnvironment):
     def default_polling_interval(self) -> float:
         """Seconds between the requests of Inspect's services; each is a recorded command."""
         return 2
+
+    async def _own_user(self) -> str:
+        """The name of the user that commands run as, which the level decides."""
+        if self._user is None:
+            self._user = (await self._session.exec(argv=["whoami"])).stdout.strip()
+        return self._user
 
     async def _raise_of_file(self, error: PaddockError, file: str) -> Never:
         """Raises what Inspect expects; a conflict may be a directory's."""

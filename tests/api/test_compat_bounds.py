@@ -21,7 +21,7 @@ from api.compat.notes import Notes
 from api.compat.openhands import git
 from api.compat.protocol import OwnPorts
 from api.compat.spool import Spool, Spools
-from api.compat.swerex import shells
+from api.compat.swerex import shell as shells
 from api.compat.swerex.failures import quoted
 from api.http import stream
 from orchestrator.ground.errors import CapacityExhaustedError, ValidationError
@@ -60,7 +60,7 @@ async def test_a_body_of_very_many_parts_is_refused(box: Connect) -> None:
     kind = {"Content_Type": "multipart/form-data; boundary=b"}
     refused = await box.post("/files", (part * 2000 + "--b--\r\n").encode(), **kind)
     assert refused.status == 400
-    assert "more than 1024 parts" in (await refused.json())["message"]
+    assert "more than 1000 parts" in (await refused.json())["message"]
 
 
 async def test_lines_before_the_first_part_are_passed_over_at_once() -> None:
@@ -253,8 +253,8 @@ async def test_what_a_command_prints_is_kept_within_bounds(monkeypatch: pytest.M
         status = "timed_out" if pages else "finished"
         return ShellAnswer.model_construct(status=status, output=output)
 
-    monkeypatch.setattr(shells._Shell, "_asked", asked)
-    shell = object.__new__(shells._Shell)
+    monkeypatch.setattr(shells.Shell, "_asked", asked)
+    shell = object.__new__(shells.Shell)
     answer = await shell.run("yes", None, [])
     told, _, rest = answer.output.partition("\n")
     assert told == "[73 characters of output are not kept]"
@@ -310,7 +310,9 @@ async def test_an_answer_that_breaks_off_at_a_host_name_is_cut(
         await stream.write(request, response, b"begun")
         raise RuntimeError("the middle")
 
-    served = ServedPorts(OwnPorts((49983,), "E2b-Sandbox-Id", ()), [("GET", "/broken", broken)])
+    served = ServedPorts(
+        OwnPorts((49983,), "E2b-Sandbox-Id", (), str), [("GET", "/broken", broken)]
+    )
     async with previews(api.plane, own_ports=[served]) as shown:
         host = f"49983-{session['id']}.localhost:{shown.server.port}"
         answer = await shown.get("/broken", headers={"Host": host})

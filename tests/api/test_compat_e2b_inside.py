@@ -339,6 +339,8 @@ async def test_files_are_written_and_read(api: Api, session: dict[str, Any], box
 
 async def test_attributes_are_replaced_as_a_whole(api: Api, box: Connect) -> None:
     octets = {"Content_Type": "application/octet-stream"}
+    for odd in ({"X_Metadata_": "x"}, {"X_Metadata_a": "\xe9"}):
+        assert (await box.post("/files?path=a", b"x", **octets, **odd)).status == 400
     for named in ({"X_Metadata_Team": "search", "X_Metadata_a": "1"}, {"X_Metadata_b": "2"}, {}):
         expected = {name[11:].lower(): value for name, value in named.items()}
         response = await box.post("/files?path=a", b"x", **octets, **named)
@@ -514,6 +516,33 @@ async def test_a_watch_is_a_stream(api: Api, box: Connect) -> None:
     assert refused.value.code == "invalid_argument"
 
 
+async def test_a_client_that_does_not_read_is_dropped_and_ends_nothing(
+    api: Api, session: dict[str, Any], box: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.http.stream.WRITE_SECONDS", 0.05)
+    api.agents.plays["bash"] = Play(holds=True)
+    message = {"process": {"cmd": "bash", "args": ["-c", "x"]}}
+    response = await box.begin(PROCESS + "Start", message)
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    (command,) = held.running
+
+    answered = 0
+
+    def dropped() -> bool:
+        """Prints more whenever the server has asked for more."""
+        nonlocal answered
+        asked = sum(method == "output" for method, _ in api.agent.requests)
+        if asked > answered:
+            answered = asked
+            api.agent.print(command.id, "stdout", bytes(500_000))
+        return held.streams.total() == 0
+
+    await until(dropped)
+    assert held.running == [command]
+    response.close()
+
+
 # The interpreter.
 
 
@@ -606,6 +635,10 @@ async def test_state_of_a_sandbox(api: Api) -> None:
         response = await api.client.get(BASE + "/health", headers=box.headers)
         return response.status, await response.text()
 
+    never_seen = await api.session(permission_level="high")
+    await api.json("DELETE", f"/api/sessions/{never_seen['id']}")
+    with pytest.raises(Refused, match="was not found"):
+        await inside(api, never_seen).call(PROCESS + "List", {})
     assert await health() == (204, "")
     response = await api.client.get(BASE + "/envs", headers=box.headers)
     assert await response.json() == {"A": "1"}
@@ -658,6 +691,16 @@ async def test_users(api: Api, session: dict[str, Any], box: Connect) -> None:
         except Refused as refused:
             found = refused.code
         assert found == code, name
+
+
+async def test_root_where_the_level_has_it(api: Api, session: dict[str, Any], box: Connect) -> None:
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    held.level = replace(held.level, user="root")
+    api.agent.files["a"] = b""
+    basic = "Basic " + base64.b64encode(b"root:").decode()
+    found = await box.call(FILES + "Stat", {"path": "a"}, Authorization=basic)
+    assert found["entry"]["owner"] == "root"
 
 
 async def test_requests_are_counted_as_others(
@@ -728,6 +771,38 @@ async def test_any_request_is_answered(box: Connect, method: str, message: Any) 
     assert "Traceback" not in text
     if response.status != 200:
         assert set(json.loads(text)) == {"code", "message"}
+
+
+@QUICK
+@given(
+    st.sampled_from(["/files?path=a", "/files", "/execute", "/contexts", "/contexts/x/restart"]),
+    st.sampled_from(
+        [
+            "application/json",
+            "application/octet-stream",
+            "multipart/form-data; boundary=b0undary",
+            "multipart/form-data; boundary=",
+            "multipart/mixed; boundary=b0undary",
+        ]
+    ),
+    st.binary(max_size=60)
+    | st.lists(
+        st.sampled_from(
+            [
+                *(b"--b0undary\r\n", b"--b0undary--", b"\r\n", b"\r\n\r\n", b"x" * 200),
+                b'Content-Disposition: form-data; name="file"; filename="a"\r\n',
+                b"Content-Type: multipart/mixed; boundary=c\r\n",
+                *(b"Content-Transfer-Encoding: base64\r\n", b"Content-Length: -1\r\n", b"\xff"),
+            ]
+        ),
+        max_size=8,
+    ).map(b"".join),
+)
+async def test_any_upload_is_answered(box: Connect, path: str, kind: str, data: bytes) -> None:
+    response = await box.post(path, data, Content_Type=kind, X_Metadata_A="1")
+    text = await response.text()
+    assert response.status < 500 or response.status == 507, text
+    assert "Traceback" not in text
 
 
 @QUICK

@@ -1,6 +1,7 @@
 """The remote protocol of SWE-ReX, by plain HTTP, with a fake agent."""
 
 import asyncio
+import io
 import re
 from typing import Any
 
@@ -10,11 +11,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
+from api.compat import spool
 from api.compat.swerex import files
 from api.compat.swerex.expectation import literal
 from api.compat.swerex.last_answers import MOST_ANSWERS, MOST_BYTES, Answer, LastAnswers
-from api.compat.swerex.shells import shell_name
+from api.compat.swerex.shell import shell_name
+from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.settings.settings import Settings
+from paddock.contract.requests import LARGEST_BODY
 from paddock.contract.shells import SHELL_NAME
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn_restarts import Restart, restart
@@ -141,12 +145,12 @@ async def test_a_command_goes_on_after_its_time_until_it_is_interrupted(rex: Rex
     await rex.ok("/create_session", {})
     late = {"command": "hang out", "timeout": 0.02}
     told = await rex.raises("CommandTimeoutError", "/run_in_session", late)
-    assert told["extra_info"] == {"output": "out\n"}
     refused = await rex.raises("SwerexException", "/run_in_session", {"command": "true"})
     assert refused["extra_info"]["code"] == "busy"
     interrupt = {"action_type": "bash_interrupt", "timeout": WAIT_SECONDS}
     ended = await rex.ok("/run_in_session", interrupt)
-    assert (ended["output"], ended["exit_code"]) == ("", 0)
+    assert ended["exit_code"] == 0
+    assert (told["extra_info"]["output"] + ended["output"]).strip() == "out"
     assert (await rex.run("echo on"))["output"] == "ran echo on\n"
     # Nothing runs any more.
     assert (await rex.ok("/run_in_session", interrupt))["exit_code"] == 0
@@ -172,11 +176,12 @@ async def test_what_ignores_interrupts_is_stopped_and_killed_as_a_job(rex: Rex) 
 async def test_programs_are_driven_by_what_they_print(rex: Rex) -> None:
     await rex.ok("/create_session", {})
     interactive = {"is_interactive_command": True}
-    begun = await rex.run("hang banner >>>", expect=["never", ">>>"], **interactive)
+    begun = await rex.run("hang banner >>> more", expect=["never", ">>>"], **interactive)
     assert (begun["output"], begun["expect_string"]) == ("banner", ">>>")
     assert begun["exit_code"] == 0
     ended = await rex.run("quit()", is_interactive_quit=True)
-    assert (ended["output"], ended["exit_code"]) == ("got quit()\n", 0)
+    # What followed the expected text is in the next answer.
+    assert (ended["output"], ended["exit_code"]) == ("\nmore\ngot quit()\n", 0)
     late = {"command": "hang x", "expect": ["never"], "timeout": 0.02, **interactive}
     await rex.raises("CommandTimeoutError", "/run_in_session", late)
 
@@ -344,6 +349,46 @@ async def test_uploads(rex: Rex) -> None:
     assert "workspace_path /root" in found["swerexception"]["message"]
     status, _ = await rex.send("POST", "/upload", json={})
     assert status == 422
+
+
+async def test_limits_of_size(rex: Rex, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = io.BytesIO(b'{"path": "x", "content": "' + b"x" * LARGEST_BODY + b'"}')
+    status, found = await rex.send("POST", "/write_file", data=long)
+    assert (status, found["swerexception"]["extra_info"]["code"]) == (511, "too_large")
+    monkeypatch.setattr(spool, "MOST_BYTES", 1_000_000)
+    status, found = await rex.send("POST", "/upload", data=form(bytes(1_000_001), target_path="x"))
+    assert (status, found["swerexception"]["extra_info"]["code"]) == (511, "too_large")
+    monkeypatch.setattr(spool, "MOST_BYTES_OF_KEY", 600_000)
+    status, found = await rex.send("POST", "/upload", data=form(bytes(900_000), target_path="x"))
+    assert (status, found["swerexception"]["extra_info"]["limit"]) == (511, UNREAD_BYTES)
+    assert "x" not in rex.api.agent.files
+    # Nothing of them is kept, and the next one has room.
+    status, _ = await rex.send("POST", "/upload", data=form(bytes(500_000), target_path="x"))
+    assert status == 200
+    assert len(rex.api.agent.files["x"]) == 500_000
+
+
+async def test_an_upload_whose_client_leaves_holds_nothing(rex: Rex) -> None:
+    url = rex.api.server.make_url("")
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    part = b'--XX\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + bytes(700_000)
+    head = (
+        f"POST {REX}/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: {rex.key}\r\n"
+        "Content-Type: multipart/form-data; boundary=XX\r\nContent-Length: 2000000\r\n\r\n"
+    )
+    held: list[spool.Spools] = []
+    usual = spool.Spools.take
+
+    def take(self: spool.Spools, account: str, size: int) -> None:
+        held.append(self)
+        usual(self, account, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool.Spools, "take", take)
+        writer.write(head.encode() + part)
+        await until(lambda: bool(held) and held[0].held > 500_000)
+        writer.transport.abort()
+        await until(lambda: held[0].held == 0)
 
 
 JSON = st.recursive(

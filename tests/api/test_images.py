@@ -179,3 +179,11 @@ async def test_a_level_permits_only_its_images(api: Api) -> None:
     assert (problem["field"], problem["detail"][-4:]) == ("permission_level", " dev")
     assert (await api.json("GET", place))["permission_level"] == "medium"
     await api.json("PUT", f"/api/sessions/{made['id']}/settings", json=change)
+
+
+async def test_the_agent_is_made_once_what_an_earlier_run_left_is_gone(api: Api) -> None:
+    """The container that makes it belongs to no session, as those that are removed at a start."""
+    await until(lambda: "make_agent" in api.engine.calls)
+    before = api.engine.calls[: api.engine.calls.index("make_agent")]
+    assert "list" in before
+    await until(lambda: any((api.plane.settings.state_dir / "agents").glob("[0-9a-f]*")))

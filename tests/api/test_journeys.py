@@ -51,5 +51,5 @@ async def test_a_creation(api: Api) -> None:
     with entered() as modules:
         await api.session()
 
-    assert len(modules) <= 112
+    assert len(modules) <= 113
     assert len(rooms(modules)) <= 25

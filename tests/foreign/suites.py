@@ -1,6 +1,7 @@
 """Runs another project's suite in its environment, against a control plane."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.foreign.environments import Environment
@@ -12,11 +13,17 @@ _SECONDS = 1800
 
 
 async def outcomes(
-    environment: Environment, program: str, plane: Server, directory: Path, *options: str
+    environment: Environment,
+    program: str,
+    plane: Server,
+    directory: Path,
+    *options: str,
+    variables: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The outcome of each test of a suite in `programs/`, by its name.
 
-    The report is kept in the directory. Raises: AssertionError if the suite can't be run.
+    It has these `variables` besides the control plane's address and key. The report is kept in the
+    directory. Raises: AssertionError if the suite can't be run.
     """
     report = directory / f"{program}.xml"
     done = await asyncio.to_thread(
@@ -26,7 +33,7 @@ async def outcomes(
         PROGRAMS / f"{program}.py",
         cwd=directory,
         seconds=_SECONDS,
-        variables={"PADDOCK_URL": plane.url, "PADDOCK_KEY": plane.key},
+        variables={"PADDOCK_URL": plane.url, "PADDOCK_KEY": plane.key, **(variables or {})},
     )
     # 1: some tests have failed.
     assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-4000:]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 OF_ALL = {"client": "Inspect AI", "version": "inspect-ai 0.3.285"}
 EXCEPTIONS = {
     "test_exec_as_user": "it makes a user as root and runs as that user: a session has one user, "
-    "who is never root at the shipped levels",
+    "which its level decides",
 }
 
 

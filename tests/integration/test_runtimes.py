@@ -53,6 +53,7 @@ async def plane(
     (directory / "guest.toml").write_text(text)
     with older_image(sandbox_image, RUNSC) as image:
         async with opened(image=image, levels_dir=directory, runtime=RUNTIME) as plane:
+            await plane.sandboxes.agents.directory()  # its container is gone when tests begin
             yield plane
 
 

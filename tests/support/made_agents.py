@@ -2,11 +2,15 @@
 
 import hashlib
 import os
+import secrets
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.sandbox.images.mounted_agents import MountedAgents
 
 Make = Callable[[DockerEngine, str, str, Mapping[str, bytes]], Awaitable[None]]
 
@@ -28,6 +32,16 @@ def linking(make: Make, kept: Path) -> Make:
             shutil.copytree(kept / named, target, copy_function=_link, dirs_exist_ok=True)
 
     return make_agent
+
+
+async def give(state_dir: Path, image: str) -> None:
+    """Gives a control plane of another process the agent that this process has made."""
+    engine = DockerEngine(secrets.token_hex(4))
+    try:
+        with suppress(EngineUnavailableError):  # the control plane says why
+            await MountedAgents(engine, state_dir, image).directory()
+    finally:
+        await engine.close()
 
 
 def _link(source: str, target: str) -> None:

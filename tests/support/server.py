@@ -14,8 +14,10 @@ from typing import Any
 
 import aiohttp
 
+from images.recipes import SANDBOX
 from tests.support.leaks import NOTHING, end_sandboxes, left_behind, unmount_all
 from tests.support.limits import PROGRAM_SECONDS
+from tests.support.made_agents import give
 from tests.support.plane import uid_base
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +154,7 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """A running server, stopped at the end; its sandboxes go, and kept workspaces are unmounted."""
     server = Server(state_dir, python, directory, module, **environment)
+    await give(state_dir, environment.get("PADDOCK_IMAGE", SANDBOX.image))
     try:
         await server.start()
         yield server

@@ -13,6 +13,7 @@ from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.node import local_node
 from orchestrator.host.node.local_node import LocalNode
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.sandbox.sandboxes.agent_parts import HelloPart
@@ -78,7 +79,10 @@ async def test_kills_that_hang_take_few_threads(
     held = [
         cast(
             Sandbox,
-            SimpleNamespace(name="x", container_id="c", first=None, freezing=None, shut_off=list),
+            SimpleNamespace(
+                **{"name": "x", "container_id": "c", "first": None, "freezing": None},
+                **{"shut_off": list, "freezes": Freezes()},
+            ),
         )
         for _ in range(SANDBOXES)
     ]

@@ -1,5 +1,6 @@
 """The pure parts of what E2B's SDKs reach inside a sandbox."""
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -20,7 +21,7 @@ from api.compat.e2b.inside.codes import (
     code_of,
     failure,
 )
-from api.compat.e2b.inside.commands import ending
+from api.compat.e2b.inside.commands import ending, printed_data
 from api.compat.e2b.inside.entries import entry_info, in_order, time_text
 from api.compat.e2b.inside.envelope import COMPRESSED, END, Decoder, Envelope, encode
 from api.compat.e2b.inside.environments import setting, unsetting
@@ -28,8 +29,8 @@ from api.compat.e2b.inside.inflate import deflated, inflated
 from api.compat.e2b.inside.interpreter import result
 from api.compat.e2b.inside.messages import Input, SendInput, SendSignal, Start, Watch
 from api.compat.e2b.inside.numbers import number_of
-from api.compat.e2b.inside.parts import file_name
 from api.compat.e2b.inside.paths import absolute, inner, target_of
+from api.compat.e2b.inside.rpc import Answers, paced
 from api.compat.e2b.inside.signature import Signed, signature_of, signer
 from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import (
@@ -44,8 +45,9 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.work.files.file_entries import FileEntry
 from paddock.contract.code import CodeValue
-from paddock.contract.commands import EXIT, ExitData
+from paddock.contract.commands import EXIT, ExitData, OutputData
 from paddock.contract.file_trees import FileChange
+from tests.support.limits import WAIT_SECONDS
 
 MOST = 4096
 
@@ -345,6 +347,53 @@ def test_how_a_command_ended() -> None:
         ending(exit_data(exit_code=126, error="no such directory"), printed=False)
 
 
+def test_what_was_not_kept_is_marked() -> None:
+    def shown(**members: Any) -> bytes:
+        return base64.b64decode(printed_data(OutputData(offset=0, **members)))
+
+    assert shown(text="é") == "é".encode()
+    assert shown(text="\ufffd", data_base64="/w==") == b"\xff"
+    assert shown(text="a", cut=7) == b"\n[7 bytes of output were cut here]\na"
+
+
+# Streams.
+
+
+async def test_a_stream_that_never_pauses_ends_at_its_limit() -> None:
+    closed = []
+
+    async def endless() -> Answers:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                yield {"n": 1}
+        finally:
+            closed.append(True)
+
+    async def followed() -> None:
+        async for each in paced(endless(), {}, 60.0, 0.01):
+            assert each == {"n": 1}
+
+    with pytest.raises(DeadlineError):
+        await asyncio.wait_for(followed(), WAIT_SECONDS)
+    assert closed == [True]
+
+
+async def test_a_stream_that_pauses_has_signs_of_life() -> None:
+    said = asyncio.Event()
+
+    async def slow() -> Answers:
+        await said.wait()
+        yield {"n": 1}
+
+    found = []
+    async for each in paced(slow(), {"alive": 1}, 0.01, None):
+        found.append(each)
+        said.set()
+    assert found[0] == {"alive": 1}
+    assert found[-1] == {"n": 1}
+
+
 # Compressed bodies.
 
 
@@ -415,15 +464,3 @@ def test_variables_of_a_cell_are_quoted() -> None:
         setting("python", {"A B": "x"})
     with pytest.raises(ValidationError, match="with r"):
         setting("r", odd)
-
-
-def test_the_name_of_a_parts_file_may_be_a_path() -> None:
-    table = {
-        'form-data; name="file"; filename="/home/user/a.txt"': "/home/user/a.txt",
-        'form-data; name="file"; filename="a%22b\\\\c"': 'a"b\\c',
-        'form-data; name="file"; filename="a\\"b"; x="y"': 'a"b',
-        'form-data; name="file"': "",
-        'form-data; name="file"; filename="cut': "",
-    }
-    for disposition, expected in table.items():
-        assert file_name(disposition) == expected, disposition

@@ -92,6 +92,15 @@ def test_what_is_no_origin_of_pages_is_refused(
     assert "PADDOCK_CORS_ORIGINS" in (problem_of_settings() or "")
 
 
+def test_foreign_protocols_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_COMPAT", "swerex, openhands")
+    assert load_settings().compat == ("swerex", "openhands")
+    monkeypatch.setenv("PADDOCK_COMPAT", "swerex,never")
+    told = problem_of_settings() or ""
+    assert "PADDOCK_COMPAT" in told
+    assert "'swerex'" in told
+
+
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
 def test_any_word_is_a_setting_or_is_refused_by_name(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -55,6 +55,9 @@ class Bash:
     def go(self) -> None:
         pass
 
+    def stopping(self) -> None:
+        pass
+
     def order(self, kind: bytes) -> bool:
         self.orders.append(kind)
         return True

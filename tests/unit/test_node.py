@@ -18,6 +18,7 @@ from orchestrator.host.node import local_node
 from orchestrator.host.node.base import Node, Resources
 from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.node.processes import Earlier, Measured, Usage
+from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.operate.checks.host import resource_checks
@@ -50,6 +51,7 @@ class Held:
     first: None = None
     freezing: asyncio.Task[bool] | None = None
     looks: Looks = field(default_factory=Looks)
+    freezes: Freezes = field(default_factory=Freezes)
     link: Any = field(default_factory=lambda: SimpleNamespace(spend=lambda seconds: None))
 
     def shut_off(self) -> None:

@@ -8,13 +8,14 @@ _KEY = "X-API-KEY"
 _INSIDE = "X-Access-Token"
 
 
-def credential(request: web.Request) -> str:
+def credential(request: web.Request, *, inside: bool = False) -> str:
     """The key, or the handle that a create answer had as `envdAccessToken`.
 
-    It is in `X-Access-Token` for what is inside a sandbox, in `X-API-KEY` for everything else, or a
-    bearer token in both. `Authorization: Basic` names a user inside. Raises: UnauthorizedError.
+    It is in `X-Access-Token` for what is inside a sandbox, in `X-API-KEY` for everything else (some
+    SDKs send both everywhere), or a bearer token in both. `Authorization: Basic` names a user
+    inside. Raises: UnauthorizedError.
     """
-    for name in (_INSIDE, _KEY):
+    for name in (_INSIDE, _KEY) if inside else (_KEY, _INSIDE):
         values = request.headers.getall(name, [])
         if len(values) > 1:
             raise UnauthorizedError(f"the header {name} is given twice")

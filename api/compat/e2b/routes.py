@@ -1,5 +1,7 @@
 """The paths of E2B's interface."""
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from api.compat.call import Call
@@ -8,12 +10,24 @@ from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import SANDBOX
 from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
+from api.compat.e2b.views import plain_id
 from api.compat.protocol import OwnPorts, Protocol, Route
 from api.shape.access import Access
 from orchestrator.ground.errors import NotFoundError
 
 _READ_ALL, _READ, _MANAGE = Access.READ_ALL, Access.READ, Access.MANAGE
 _SANDBOX = "/sandboxes/{session_id}"
+
+
+def _of_sandbox(route: Route) -> Route:
+    """The route for ids as older SDKs have them, too."""
+
+    async def served(call: Call) -> web.StreamResponse:
+        call.context = call.in_session(plain_id(call.context.session_id))
+        return await route.handler(call)
+
+    return replace(route, handler=served) if _SANDBOX in route.path else route
+
 
 # `/v2` has what the SDKs use today, the others what older ones do.
 _SANDBOXES = (
@@ -74,9 +88,9 @@ _PORTS = (49983, 49999)
 PROTOCOL = Protocol(
     name="e2b",
     path="/compat/e2b",
-    routes=(*_SANDBOXES, *_KEPT, *INSIDE_ROUTES, *_REFUSED),
+    routes=(*map(_of_sandbox, _SANDBOXES), *_KEPT, *INSIDE_ROUTES, *_REFUSED),
     credential=credential,
     failure=failure,
-    own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES),
+    own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES, plain_id),
     at_root=ROOT_ROUTES,
 )

@@ -13,6 +13,8 @@ from paddock.contract.words import Activity, IdleAction, Status
 
 # It switches features of the SDKs on; everything that they use at this one is served.
 VERSION = "0.6.8"
+# SDKs before 2.0 append it to a sandbox's id.
+_CLIENT = "paddock"
 # The label that keeps what a sandbox was made from.
 TEMPLATE_LABEL = "e2b.template"
 DEFAULT_TEMPLATE = "base"
@@ -21,6 +23,11 @@ _NO_DOMAIN = "ports-have-no-names.invalid"
 _MIB = 1024 * 1024
 # Of a session that no time-out ends.
 _NO_END = timedelta(days=365)
+
+
+def plain_id(sandbox_id: str) -> str:
+    """A sandbox's id as the session has it, without what older SDKs append."""
+    return sandbox_id.removesuffix(f"-{_CLIENT}")
 
 
 def is_paused(session: Session) -> bool:
@@ -104,7 +111,7 @@ def _identity(session: Session) -> dict[str, Any]:
     return {
         "templateID": template_of(session),
         "sandboxID": session.id,
-        "clientID": session.owner,
+        "clientID": _CLIENT,
         "envdVersion": VERSION,
     }
 

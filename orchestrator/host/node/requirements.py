@@ -41,11 +41,21 @@ class UnmetError(EngineUnavailableError):
 
 
 def unmet(
-    needed: Requirements, facts: Facts, rates: Rates = NO_RATES, *, packed: bool = False
+    needed: Requirements,
+    facts: Facts,
+    rates: Rates = NO_RATES,
+    *,
+    packed: bool = False,
+    root: bool = False,
 ) -> list[str]:
-    """Why the level can't be enforced; empty if it can. `packed`: reads are limited to a pack."""
+    """Why the level can't be enforced; empty if it can.
+
+    `packed`: reads are limited to a pack. `root`: commands are root inside.
+    """
     reasons = []
     kernel = facts.kernel
+    if root and not kernel.scopes:
+        reasons.append("needs Landlock scopes for root inside: a kernel of 6.12 or later")
     if packed and not kernel.undisturbed:
         reasons.append("needs a kernel of 5.19 or later for a pack: no signal disturbs its reads")
     if packed and not kernel.paths:
@@ -75,13 +85,14 @@ def check(
     rates: Rates = NO_RATES,
     *,
     packed: bool = False,
+    root: bool = False,
     remedy: str = "",
 ) -> None:
     """Raises UnmetError with the level, the reasons and the remedy.
 
     `where` is what offers too little.
     """
-    reasons = unmet(needed, facts, rates, packed=packed)
+    reasons = unmet(needed, facts, rates, packed=packed, root=root)
     if reasons:
         then = f". {remedy}" if remedy else ""
         raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}{then}")

@@ -21,6 +21,7 @@ _REFILL_SECONDS = 60.0
 _CALL_SECONDS = 1200.0
 _PAUSE_SECONDS = 0.5
 _CLEAR_SECONDS = 10.0
+_CLOSE_SECONDS = 60.0
 
 
 class SlotsAhead:
@@ -32,6 +33,7 @@ class SlotsAhead:
         # Sizes for which slots are to be made, and the task that makes them.
         self._wanted: OrderedDict[int, None] = OrderedDict()
         self._refilling = TaskScope("making workspaces ahead")
+        self._calls = TaskScope("work on workspaces made ahead")
         self._closing = asyncio.Event()
 
     def expect(self, size: int) -> None:
@@ -41,11 +43,12 @@ class SlotsAhead:
             self._refilling.spawn(self._refill_wanted())
 
     async def call(self, function: Callable[[PreparedSlots], T]) -> T:
-        """The result of `function`, which runs in a thread.
+        """The result of `function`, which runs in a thread, to its end if the caller is cancelled.
 
         Raises: TimeoutError, and what `function` raises.
         """
-        return await self._threads.call(lambda: function(self._prepared), _CALL_SECONDS)
+        calling = self._threads.call(lambda: function(self._prepared), _CALL_SECONDS)
+        return await self._calls.shield(calling)
 
     async def close(self) -> None:
         """Ends the background work, and removes what was made."""
@@ -53,6 +56,9 @@ class SlotsAhead:
         self._closing.set()
         await self._refilling.drain()
         try:
+            # What is still being made would be left behind.
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._calls.drain()
             await self._threads.call(self._prepared.clear, _CLEAR_SECONDS)
         except OSError as error:  # includes TimeoutError
             log.warning("workspaces made ahead are removed by the next start: %s", error)

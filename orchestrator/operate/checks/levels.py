@@ -22,7 +22,7 @@ def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
     A level that can't be enforced leaves the others usable, so its check is a warning unless all
     levels fail. A sandbox's runtime may offer less than the host, which only a container shows.
     """
-    missing = {level.name: unmet(level.requires, facts, level.rates) for level in levels.values()}
+    missing = {level.name: _unmet(level, facts) for level in levels.values()}
     refuse = failure if all(missing.values()) else warning
     return [
         refuse(_name(name), _cannot(reasons), _REMEDY)
@@ -60,6 +60,10 @@ def level_checks(
     return found
 
 
+def _unmet(level: Level, facts: Facts) -> list[str]:
+    return unmet(level.requires, facts, level.rates, root=level.user == ROOT)
+
+
 def _of_root(level: Level) -> list[str]:
     """The names of the checks of root inside that the level needs."""
     if level.user != ROOT:
@@ -82,7 +86,7 @@ def _level_check(
     if failed:
         names = ", ".join(check.name for check in failed)
         return failure(name, f"can't be enforced: {names}", f"fix {names}")
-    if reasons := unmet(level.requires, facts, level.rates):
+    if reasons := _unmet(level, facts):
         remedy = "fix what the other checks report, or change `requires` in the level's file"
         return failure(name, _cannot(reasons), remedy)
     if level.network == "open" and network is not None:

@@ -45,7 +45,9 @@ class Suitability:
                 field="permission_level",
             )
         facts = await self._host.facts()
-        check(level.name, level.requires, facts, "on this host", level.rates, packed=packed)
+        root = level.user == ROOT
+        needed = level.name, level.requires
+        check(*needed, facts, "on this host", level.rates, packed=packed, root=root)
 
     async def image_id(self, image: str) -> str:
         """The id of the image that has that name now.
@@ -87,6 +89,7 @@ class Suitability:
         check(
             *(level.name, level.requires, host.within(hello.kernel), where),
             packed=packed,
+            root=level.user == ROOT,
             remedy=_REMEDY,
         )
 

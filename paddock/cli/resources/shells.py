@@ -1,7 +1,7 @@
 """Shells that keep their state: create one, run commands in it, give input, end it."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,12 +33,19 @@ _Name = Annotated[
 _Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", callback=finite, metavar="SECONDS", help="Then the command is interrupted."
+        "--timeout",
+        callback=finite,
+        metavar="SECONDS",
+        help="Then the command is interrupted, or goes on with --continue.",
     ),
 ]
 _Expect = Annotated[
     str | None,
     typer.Option("--expect", metavar="TEXT", help="Return as soon as the output has this text."),
+]
+_AT_TIMEOUT: dict[bool, Literal["stop", "continue"]] = {False: "stop", True: "continue"}
+_Continue = Annotated[
+    bool, typer.Option("--continue", help="The command goes on at the end of the time.")
 ]
 
 
@@ -111,6 +118,7 @@ async def run(
     name: _Name = _DEFAULT,
     timeout: _Timeout = 60,
     expect: _Expect = None,
+    goes_on: _Continue = False,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
@@ -120,7 +128,8 @@ async def run(
     """
     text = sys.stdin.read() if command == "-" else command
     shell = await _shell(paddock, session, name, create=True)
-    return _print(await shell.run(text, timeout=timeout, expect=expect), raw, as_json)
+    answer = await shell.run(text, timeout=timeout, expect=expect, at_timeout=_AT_TIMEOUT[goes_on])
+    return _print(answer, raw, as_json)
 
 
 @app.command("input", epilog=example("paddock shells input web-1 yes"))
@@ -132,13 +141,17 @@ async def give_input(
     name: _Name = _DEFAULT,
     timeout: _Timeout = 60,
     expect: _Expect = None,
+    goes_on: _Continue = False,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Give a line to the program that runs in a shell, or only wait for it without TEXT."""
     shell = await _shell(paddock, session, name)
     line = f"{text}\n" if text else ""
-    return _print(await shell.input(line, timeout=timeout, expect=expect), raw, as_json)
+    answer = await shell.input(
+        line, timeout=timeout, expect=expect, at_timeout=_AT_TIMEOUT[goes_on]
+    )
+    return _print(answer, raw, as_json)
 
 
 @app.command(epilog=example("paddock shells interrupt web-1"))

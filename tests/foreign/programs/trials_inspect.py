@@ -1,16 +1,24 @@
 """Evaluations whose model is a script: the sandbox is named as users do."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
+from inspect_ai.log import read_eval_log
 from inspect_ai.model import ChatMessageAssistant, ModelOutput, execute_tools
 from inspect_ai.scorer import includes
 from inspect_ai.solver import TaskState, solver
 from inspect_ai.tool import ToolCall, bash
-from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec, sandbox
+from inspect_ai.util import (
+    OutputLimitExceededError,
+    SandboxEnvironmentSpec,
+    SandboxUserUnsupportedError,
+    sandbox,
+)
 
 from paddock import PaddockSync
 from paddock.integrations.inspect import PaddockConfig
@@ -61,6 +69,10 @@ def test_a_refusal_says_the_rule_and_what_to_do(tmp_path: Path) -> None:
             with pytest.raises(PermissionError, match="path-outside-workspace"):
                 await sandbox().read_file("/etc/passwd")
             assert (await sandbox().exec(["ls"])).success
+            own = (await sandbox().exec(["whoami"])).stdout.strip()
+            assert (await sandbox().exec(["whoami"], user=own)).success
+            with pytest.raises(SandboxUserUnsupportedError, match="root"):
+                await sandbox().exec(["whoami"], user="root")
             return state
 
         return solve
@@ -106,3 +118,57 @@ def test_a_sample_that_fails_leaves_no_session(tmp_path: Path) -> None:
 
     task = Task(dataset=[Sample(input="go")], solver=failing(), sandbox=HIGH)
     assert evaluated(tmp_path, task).status == "error"
+
+
+PROGRAM = """
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.solver import solver
+from inspect_ai.util import sandbox
+
+@solver
+def asking():
+    async def solve(state, generate):
+        assert (await sandbox().exec(["sh", "-c", "pwd"])).stdout == "/workspace\\n"
+        connection = await sandbox().connection()
+        assert connection.command.startswith("paddock shell ")
+        return state
+    return solve
+
+@task
+def work():
+    return Task(dataset=[Sample(input="go")], solver=asking())
+"""
+
+
+def inspect(tmp_path: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        (sys.executable, "-m", "inspect_ai", *arguments),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_command_line_finds_the_sandbox_and_its_file(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(PROGRAM)
+    (tmp_path / "paddock.toml").write_text('permission_level = "high"\n')
+    model = ("--model", "mockllm/model", "--display", "plain")
+    inspect(tmp_path, "eval", "work.py", "--sandbox", "paddock", "--no-fail-on-error", *model)
+    (log,) = [read_eval_log(str(path)) for path in tmp_path.glob("logs/*.eval")]
+    assert log.status == "success"
+    assert log.samples is not None
+    assert log.samples[0].error is None
+
+
+def test_what_a_killed_evaluation_leaves_is_cleaned_up(tmp_path: Path) -> None:
+    with PaddockSync() as paddock, paddock.sessions.create() as other:
+        with paddock.sessions.create(labels={"framework": "inspect"}) as left:
+            inspect(tmp_path, "sandbox", "cleanup", "paddock")
+            live = {each.id for each in paddock.sessions.list() if each.info.live}
+        other.close(purge=True)
+    assert (left.id in live, other.id in live) == (False, True)

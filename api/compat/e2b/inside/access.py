@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hmac
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -27,6 +28,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.rules.access.keys import Role, digest, is_handle
+from orchestrator.rules.policy.levels import ROOT
 from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
@@ -48,6 +50,11 @@ class Inside:
     def plane(self) -> ControlPlane:
         """The instance."""
         return self.call.plane
+
+    @property
+    def user(self) -> str:
+        """The session's only user, as these clients call it."""
+        return ROOT if self.session.level.user == ROOT else OWNER
 
     @property
     def workspace(self) -> str:
@@ -91,14 +98,22 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
     elif len(traffic) == 1 and traffic[0].strip() and "X-Access-Token" not in request.headers:
         token = traffic[0].strip()
     else:
-        token = credential(request)
+        token = credential(request, inside=True)
     if is_handle(token):
         session = plane.sessions.finder.by_handle(digest(token))
         if session is not None:
             tokens.note(session, token)
-        elif tokens.is_gone(token):
+        elif tokens.is_gone(token) or _was_its(plane, request, token):
             raise GoneError(request.headers.get(SANDBOX, ""))
     return token
+
+
+def _was_its(plane: ControlPlane, request: web.Request, token: str) -> bool:
+    """Whether it was the handle of the session that is named, which has ended."""
+    session = plane.sessions.registry.get(request.headers.get(SANDBOX, ""))
+    if session is None or session.live:
+        return False
+    return hmac.compare_digest(session.handle_sha256, digest(token))
 
 
 def signed_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:
@@ -149,16 +164,23 @@ def enter(call: Call) -> Inside:
         raise GoneError(session_id) from None
     if not session.live or session.status is Status.PAUSED:
         raise GoneError(session_id)
-    check_user(call.request)
-    return Inside(call, context, session)
+    inside = Inside(call, context, session)
+    check_user(call.request, inside.user)
+    return inside
 
 
-def check_user(request: web.Request) -> None:
-    """Checks the user that a call names. Raises: UnauthorizedError, PermissionDeniedError."""
+def check_user(request: web.Request, user: str) -> None:
+    """Checks the user that a call names; `user` is the session's only one.
+
+    Raises: UnauthorizedError, PermissionDeniedError.
+    """
     name = request.query.get("username") or _basic(request)
-    if name == "root":
-        raise PermissionDeniedError("nothing runs as root in this session: leave the user out")
-    if name not in ("", OWNER):
+    if name == ROOT != user:
+        raise PermissionDeniedError(
+            "nothing runs as root in this session: leave the user out, or use a session at a level "
+            'whose file has user = "root"'
+        )
+    if name not in ("", OWNER, ROOT):
         raise UnauthorizedError(f"invalid username: '{name[:64]}'")
 
 

@@ -110,7 +110,7 @@ async def _answers(
                 yield {"event": {"start": {"pid": number_of(command_id)}}}
             case OutputData() as output if event is not None:
                 printed = True
-                yield {"event": {"data": {event.name: _data(output)}}}
+                yield {"event": {"data": {event.name: printed_data(output)}}}
             case ExitData() as ended:
                 yield {"event": {"end": ending(ended, printed=printed)}}
             case Problem() as problem:
@@ -119,10 +119,14 @@ async def _answers(
                 continue
 
 
-def _data(output: OutputData) -> str:
+def printed_data(output: OutputData) -> str:
+    """The bytes as base64; what was printed too fast to be kept is marked as elsewhere."""
+    data = output.text.encode()
     if output.data_base64 is not None:
-        return output.data_base64
-    return base64.b64encode(output.text.encode()).decode()
+        data = base64.b64decode(output.data_base64)
+    if output.cut:
+        data = f"\n[{output.cut} bytes of output were cut here]\n".encode() + data
+    return base64.b64encode(data).decode()
 
 
 def ending(ended: ExitData, *, printed: bool) -> Answer:

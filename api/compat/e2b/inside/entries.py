@@ -11,7 +11,7 @@ from orchestrator.work.files.file_entries import FileEntry
 
 _TYPES = {"file": "FILE_TYPE_FILE", "directory": "FILE_TYPE_DIRECTORY"}
 _KINDS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "symlink": stat.S_IFLNK}
-# The sandbox has one user.
+# The sandbox has one user, usually this one.
 OWNER = "user"
 # What precedes the names of attributes that these clients see.
 ATTRIBUTES = "user.e2b."
@@ -29,6 +29,7 @@ def entry_info(
     workspace: str,
     *,
     leads_to: str | None = None,
+    owner: str = OWNER,
 ) -> dict[str, Any]:
     """The members of an `EntryInfo`; `leads_to` is the type of what a link leads to, if known."""
     path = absolute(entry.path, workspace)
@@ -40,8 +41,8 @@ def entry_info(
         "size": str(entry.size),
         "mode": int(entry.mode, 8),
         "permissions": stat.filemode(_KINDS.get(entry.type, 0) | int(entry.mode, 8)),
-        "owner": OWNER,
-        "group": OWNER,
+        "owner": owner,
+        "group": owner,
         "modifiedTime": time_text(entry.modified),
     }
     target = target_of(entry, workspace)

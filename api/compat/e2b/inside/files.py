@@ -19,9 +19,9 @@ from api.compat.e2b.inside.access import (
 )
 from api.compat.e2b.inside.entries import ATTRIBUTES
 from api.compat.e2b.inside.inflate import deflated, inflated
-from api.compat.e2b.inside.parts import parts
 from api.compat.e2b.inside.paths import absolute
 from api.compat.e2b.inside.uploads import Uploads
+from api.compat.multipart import Multipart, boundary_of
 from api.compat.protocol import Route
 from api.http import stream
 from api.http.answer import respond
@@ -39,6 +39,7 @@ from paddock.contract.files import PathQuery, WriteQuery
 _METADATA = "x-metadata-"
 _BYTES, _PARTS = "application/octet-stream", "multipart/form-data"
 _STATUSES = {"too_large": 507, "conflict": 400}
+_FILE = "file"
 _MOST_FILES = 1000
 
 
@@ -92,20 +93,25 @@ async def _write(call: Call) -> web.StreamResponse:
 
 async def _written_parts(inside: Inside, attributes: Mapping[str, str]) -> list[dict[str, Any]]:
     """Writes the parts one after the other; those before one that fails stay."""
-    given = inside.call.request.query.get("path", "")
+    request = inside.call.request
+    given = request.query.get("path", "")
+    boundary = boundary_of(request.headers.get("Content-Type", ""))
+    body = Multipart(arriving(request, UPLOAD_PACE), boundary, _MOST_FILES)
     written: list[dict[str, Any]] = []
-    async with aclosing(parts(inside.call.request)) as found:
-        async for name, pieces in found:
-            if len(written) >= _MOST_FILES:
-                raise ValidationError(f"a request writes at most {_MOST_FILES} files")
+    async with aclosing(body.parts()) as parts:
+        async for part in parts:
+            if part.name != _FILE:
+                async for _ in part.data:
+                    continue
+                continue
             if given and written:
                 raise ValidationError("with path, a request writes one file", field="path")
-            path = given or name
+            path = given or part.file_name
             if not path:
-                raise ValidationError("each part must have a file name", field="file")
-            written.append(await _put(inside, inside.path(path), pieces, attributes))
+                raise ValidationError("each part must have a file name", field=_FILE)
+            written.append(await _put(inside, inside.path(path), part.data, attributes))
     if not written:
-        raise ValidationError("there is no part with the name file", field="file")
+        raise ValidationError(f"there is no part with the name {_FILE}", field=_FILE)
     return written
 
 
@@ -142,8 +148,12 @@ def _attributes(request: web.Request) -> dict[str, str]:
     """The attributes that a file gets, by their names. Raises: ValidationError."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
-        if name.lower().startswith(_METADATA):
-            found[name[len(_METADATA) :].lower()] = value
+        key = name.lower()
+        if not key.startswith(_METADATA):
+            continue
+        if key == _METADATA or not (value.isascii() and value.isprintable()):
+            raise ValidationError("an attribute has a name and printable ASCII", field=name)
+        found[key.removeprefix(_METADATA)] = value
     return found
 
 

@@ -41,7 +41,7 @@ async def _info(inside: Inside, found: FileEntry) -> Answer:
     leads_to = None
     if found.type == "symlink":
         leads_to = await _type_behind(inside, found)
-    return entry_info(found, inside.workspace, leads_to=leads_to)
+    return entry_info(found, inside.workspace, leads_to=leads_to, owner=inside.user)
 
 
 async def _type_behind(inside: Inside, found: FileEntry) -> str | None:
@@ -78,7 +78,7 @@ async def _list_dir(inside: Inside, given: ListDir) -> Answer:
             followed += 1
             shown.append(await _info(inside, each))
         else:
-            shown.append(entry_info(each, inside.workspace))
+            shown.append(entry_info(each, inside.workspace, owner=inside.user))
     return {"entries": shown}
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
-from pydantic import Field
+from pydantic import ConfigDict
 
 from api.compat.call import Call
 from api.compat.e2b.failure import failure
@@ -60,7 +60,11 @@ Line = dict[str, Any]
 
 
 class _Execute(Body):
+    """A cell; what newer clients send besides is ignored."""
+
     MOST_BYTES = LARGE_BODY
+
+    model_config = ConfigDict(extra="ignore")
 
     code: str
     context_id: str | None = None
@@ -69,8 +73,10 @@ class _Execute(Body):
 
 
 class _NewContext(NoBody):
+    model_config = ConfigDict(extra="ignore")
+
     language: str | None = None
-    cwd: str | None = Field(default=None)
+    cwd: str | None = None
 
 
 async def _execute(call: Call) -> web.StreamResponse:

@@ -254,16 +254,16 @@ async def paced(
         try:
             coming = scope.begin(_next(answers))
             while True:
-                left = min(seconds, until - time.monotonic())
-                await asyncio.wait({coming}, timeout=max(0.0, left))
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise DeadlineError("the time that the caller gave is over")
+                await asyncio.wait({coming}, timeout=min(seconds, left))
                 if coming.done():
                     if (found := coming.result()) is None:
                         return
                     yield found
                     coming = scope.begin(_next(answers))
-                elif time.monotonic() >= until:
-                    raise DeadlineError("the time that the caller gave is over")
-                else:
+                elif left > seconds:
                     yield keepalive
         finally:
             await scope.close()

@@ -70,12 +70,13 @@ class Watchers:
         """Keeps a watcher; returns its id."""
         watcher_id = f"w{secrets.token_hex(8)}"
         self._open[watcher_id] = opened
+        over = opened.session.over
 
-        def session_over(_over: object) -> None:
+        def end(_: object) -> None:
             self.remove(watcher_id, work)
 
-        opened.session.over.add_done_callback(session_over)
-        opened.held.callback(opened.session.over.remove_done_callback, session_over)
+        over.add_done_callback(end)
+        opened.held.callback(over.remove_done_callback, end)
         self._rest(watcher_id, opened, work)
         return watcher_id
 
@@ -216,7 +217,7 @@ async def _entry(inside: Inside, path: str) -> Answer | None:
         found = await stat(inside, path)
     except PaddockError:
         return None
-    return entry_info(found, inside.workspace)
+    return entry_info(found, inside.workspace, owner=inside.user)
 
 
 WATCH_ROUTES: tuple[Route, ...] = (

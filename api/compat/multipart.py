@@ -1,5 +1,6 @@
 """Reads `multipart/form-data` as it arrives: in one pass, with bounds, and without a copy of it."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Multipart:
                 return
             name, file_name = await self._names()
             yield Part(name, self._data(), file_name)
+            await asyncio.sleep(0)  # many short ones may have arrived at once
         if not await self._is_last():
             raise ValidationError(f"the body has more than {self._most_parts} parts")
 
@@ -105,8 +107,10 @@ class Multipart:
         """The name of a field and that of its file."""
         while (at := self._buffer.find(_END)) < 0:
             if len(self._buffer) > _MOST_HEADERS:
-                raise ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")
+                raise _too_many_headers()
             await self._more()
+        if at > _MOST_HEADERS:
+            raise _too_many_headers()
         headers = bytes(self._buffer[:at])
         del self._buffer[: at + len(_END)]
         for line in headers.split(b"\r\n"):
@@ -115,6 +119,10 @@ class Multipart:
                 if found is not None:
                     return (found[1] or found[2]).decode("utf-8", "replace"), _file_name(line)
         raise ValidationError("a part has no name")
+
+
+def _too_many_headers() -> ValidationError:
+    return ValidationError(f"the headers of a part exceed {_MOST_HEADERS} bytes")
 
 
 def _file_name(disposition: bytes) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from api.compat.long_texts import value_text
 from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.threads import Aside
@@ -21,8 +22,8 @@ def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -
 
 
 async def long_reply(value: Any, size: int, aside: Aside) -> web.Response:
-    """As `json_reply`, for a value of about so many bytes."""
-    text = await aside.call(size, lambda: json.dumps(value))
+    """As `json_reply`, for an object or list of about so many bytes."""
+    text = await aside.call(size, lambda: value_text(value))
     return web.Response(text=text, content_type="application/json")
 
 

@@ -4,11 +4,13 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError, TooLargeError
 from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.ground.threads import Threads
+from orchestrator.host.node.resources import free_bytes
 
 # Of one upload, of all of a key, and of everybody.
 MOST_BYTES = 2**30
@@ -65,8 +67,10 @@ class Spool:
     Its owner closes it.
     """
 
-    def __init__(self, spools: Spools, account: str, directory: str) -> None:
-        self._spools, self._account, self._directory = spools, account, directory
+    def __init__(self, spools: Spools, account: str, directory: Path, reserve: int) -> None:
+        """`reserve` bytes of the directory's disk stay free."""
+        self._spools, self._account = spools, account
+        self._directory, self._reserve = directory, reserve
         self._file: BinaryIO | None = None
         self._begun = bytearray()
         self.size = 0
@@ -84,10 +88,15 @@ class Spool:
 
     async def _flush(self) -> None:
         data, self._begun = bytes(self._begun), bytearray()
-        file = self._file
-        if file is None:
-            file = self._file = await self._spools.aside(self._open)
-        await self._spools.aside(partial(file.write, data))
+        if self._file is None:
+            self._file = await self._spools.aside(self._open)
+        await self._spools.aside(partial(self._write, self._file, data))
+
+    def _write(self, file: BinaryIO, data: bytes) -> None:
+        if free_bytes(self._directory) - self._reserve < len(data):
+            text = "the host is short of disk space for an upload"
+            raise CapacityExhaustedError(text, retry_after=_RETRY_SECONDS)
+        file.write(data)
 
     def _open(self) -> BinaryIO:
         return tempfile.TemporaryFile(dir=self._directory)

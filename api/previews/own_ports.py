@@ -4,7 +4,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.compat.enabled import ServedPorts
-from api.http.middleware import add_headers
+from api.http import stream
+from api.http.middleware import PRINCIPAL, add_headers
 from api.previews.named_ports import named_port
 from orchestrator.control_plane import ControlPlane
 from orchestrator.settings.allowed_hosts import AllowedHosts
@@ -26,16 +27,24 @@ def add_own_ports(
             named = named_port(request.headers.getall("Host", ()), plane.previews.domain, hosts)
             if named is not None and named.port not in served.own.numbers:
                 return await otherwise(request)
-            if named is not None:
-                # The host name says which session is meant, whatever the client says besides. Who
-                # may use it is decided afterwards.
-                name = served.own.session_id(named.session_name)
-                session = plane.sessions.registry.named(name)
-                headers = request.headers.copy()
-                headers[served.own.header] = name if session is None else session.id
-                request = request.clone(headers=headers)
             request[_OWN] = True
-            return await endpoint(request)
+            if named is None:
+                return await endpoint(request)
+            # The host name says which session is meant, whatever the client says besides. Who may
+            # use it is decided afterwards.
+            name = served.own.session_id(named.session_name)
+            session = plane.sessions.registry.named(name)
+            headers = request.headers.copy()
+            headers[served.own.header] = name if session is None else session.id
+            meant = request.clone(headers=headers)
+            try:
+                return await endpoint(meant)
+            finally:
+                # The middlewares have the request as it came: they log it, and break it off.
+                if PRINCIPAL in meant:
+                    request[PRINCIPAL] = meant[PRINCIPAL]
+                if stream.STREAM in meant:
+                    request[stream.STREAM] = meant[stream.STREAM]
 
         return choose
 

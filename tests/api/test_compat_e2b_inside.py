@@ -576,8 +576,13 @@ async def test_a_cell_is_lines_of_json(api: Api, session: Any, runner: FakeRunne
     ]
     assert (lines[2]["type"], lines[2]["value"]) == ("error", "boom")
     assert lines[3] == {"type": "number_of_executions", "execution_count": 1}
-    await cell(box, "print x", env_vars={"A": "1"})
+    await cell(box, "print x", env_vars={"A": "its value"})
     await until(lambda: len(runner.cells) == 4)
+    assert "its value" in runner.cells[1]
+    # As of a command's variables, the record has the names.
+    codes = [each["args"]["code"] for each in await recorded(api, session, "code.start")]
+    assert not any("its value" in code for code in codes)
+    assert "'A'" in codes[1] or '"A' in codes[1].replace("\\", "")
     assert "os.environ.update" in runner.cells[1]
     assert runner.cells[2] == "print x"
 

@@ -29,6 +29,7 @@ from api.operations.sessions import (
 from api.shape.answers import Created
 from api.shape.objects import validated
 from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.rules.access.keys import digest
 from paddock.contract.session_requests import (
     CloseQuery,
     NamedSessionBody,
@@ -69,11 +70,13 @@ def handed(call: Call, made: CreatedSession) -> dict[str, Any]:
 def found(call: Call, shown: Session) -> dict[str, Any]:
     """A sandbox that was there already, for its owner.
 
-    It gets the handle that was used last, if this process knows it, or else the caller's own
-    credential, which serves inside, too.
+    It gets the handle that was used last, if this process knows it and it holds, or else the
+    caller's own credential, which serves inside, too.
     """
+    by_handle = call.plane.sessions.finder.by_handle
     known = call.context.kept.of(Tokens).live(shown.id)
-    token = next(iter(known), None) or credential(call.request)
+    holding = (each for each in known if by_handle(digest(each)) is not None)
+    token = next(holding, None) or credential(call.request)
     return views.created(shown, token, call.plane.previews)
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from api.compat.call import Call
 from api.compat.openhands.bodies import GitQuery
 from api.compat.openhands.files import MOST_SHOWN, read_text
-from api.compat.replies import json_reply
+from api.compat.replies import long_reply
 from api.http.endpoint import read_query
 from api.operations.commands import execute
 from api.shape.objects import validated
@@ -20,6 +20,8 @@ from paddock.contract.commands import CommandResult
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _STATUSES = {"A": "ADDED", "D": "DELETED"}
 _SECONDS = 30.0
+# The shortest name with its status is so many times as long in the answer.
+_LARGER = 16
 
 
 async def changes(call: Call) -> web.Response:
@@ -29,11 +31,14 @@ async def changes(call: Call) -> web.Response:
     differs = ("diff", "--no-ext-diff", "--no-renames", "--name-status", "-z", "--relative")
     changed = await _git(call, query.path, *differs, base, "--")
     untracked = await _git(call, query.path, "ls-files", "--others", "--exclude-standard", "-z")
-    found = [
-        *_changes(_words(changed)),
-        *({"status": "ADDED", "path": name} for name in _words(untracked)),
-    ]
-    return json_reply(found)
+    aside, size = call.plane.aside, len(changed.stdout) + len(untracked.stdout)
+
+    def found() -> list[dict[str, str]]:
+        added = ({"status": "ADDED", "path": name} for name in _words(untracked))
+        return [*_changes(_words(changed)), *added]
+
+    # A repository may have very many files with short names.
+    return await long_reply(await aside.call(size, found), _LARGER * size, aside)
 
 
 async def difference(call: Call) -> web.Response:
@@ -49,7 +54,12 @@ async def difference(call: Call) -> web.Response:
     if len(old.stdout) > MOST_SHOWN or old.truncated:
         raise TooLargeError(f"the file had more than {MOST_SHOWN} bytes")
     original = old.stdout if old.exit_code == 0 else ""
-    return json_reply({"modified": _lines(modified or ""), "original": _lines(original)})
+    aside, size = call.plane.aside, len(modified or "") + len(original)
+
+    def texts() -> dict[str, str]:
+        return {"modified": _lines(modified or ""), "original": _lines(original)}
+
+    return await long_reply(await aside.call(size, texts), size, aside)
 
 
 async def _base(call: Call, directory: str, ref: str | None) -> str:

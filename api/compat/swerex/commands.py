@@ -4,7 +4,7 @@ from typing import Any
 
 from api.compat.call import Call
 from api.compat.swerex.bodies import ExecuteBody
-from api.compat.swerex.failures import builtin, exception
+from api.compat.swerex.failures import builtin, exception, quoted
 from api.compat.swerex.requests import session_of
 from api.operations.commands import execute as run_command
 from api.shape.objects import validated
@@ -65,6 +65,6 @@ def _seconds(given: ExecuteBody, session: Session) -> float:
 def _failed(given: ExecuteBody, result: CommandResult) -> str:
     text = (
         f"Command {given.command!r} failed with exit code {result.exit_code}. "
-        f"Stdout:\n{result.stdout!r}\nStderr:\n{result.stderr!r}"
+        f"Stdout:\n{quoted(result.stdout)}\nStderr:\n{quoted(result.stderr)}"
     )
     return f"{given.error_msg}: {text}" if given.error_msg else text

@@ -16,6 +16,19 @@ _STATUS = 511
 _EXCEPTIONS = "swerex.exceptions."
 
 
+# Characters of a text that a message quotes.
+_MOST_QUOTED = 16 * 1024
+# Characters of a text that an error has besides its message.
+_MOST_EXTRA = 256 * 1024
+
+
+def quoted(text: str) -> str:
+    """The text as Python writes it; of a long one, its end."""
+    if len(text) <= _MOST_QUOTED:
+        return repr(text)
+    return f"[{len(text) - _MOST_QUOTED} characters are left out]{text[-_MOST_QUOTED:]!r}"
+
+
 class SwerexError(PaddockError):
     """An exception of the client, by the path of its class."""
 
@@ -62,7 +75,8 @@ def _transfer(class_path: str, message: str, extra_info: dict[str, Any]) -> dict
 
 
 def _cut(members: dict[str, Any]) -> dict[str, Any]:
+    """Without secrets; of long texts, the end."""
     return {
-        name: cut_known(value) if isinstance(value, str) else value
+        name: cut_known(value)[-_MOST_EXTRA:] if isinstance(value, str) else value
         for name, value in members.items()
     }

@@ -7,8 +7,8 @@ from typing import Any
 from aiohttp import web
 
 from api.compat.call import Call
+from api.compat.long_texts import decoded, json_text
 from api.compat.multipart import Multipart, boundary_of
-from api.compat.replies import long_reply
 from api.compat.spool import Spool, Spools
 from api.compat.swerex.bodies import ReadBody, WriteBody
 from api.compat.swerex.failures import builtin
@@ -45,16 +45,17 @@ async def read_file(call: Call) -> web.Response:
         raise ValidationError(text, field="errors")
     data = await _bytes(call, given.path)
 
-    def text_of() -> str:
+    def reply() -> str:
         try:
-            text = data.decode(encoding, errors)
+            text = decoded(data, encoding, errors)
         except UnicodeError as error:
             raise builtin("UnicodeError", f"{given.path} can't be read as text: {error}") from None
         # As Python reads text.
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return f'{{"content": {json_text(text)}}}'
 
-    text = await call.plane.aside.call(len(data), text_of)
-    return await long_reply({"content": text}, len(data), call.plane.aside)
+    body = await call.plane.aside.call(len(data), reply)
+    return web.Response(text=body, content_type="application/json")
 
 
 async def _bytes(call: Call, path: str) -> bytes:
@@ -97,8 +98,9 @@ async def write_file(call: Call) -> dict[str, Any]:
 async def upload(call: Call) -> dict[str, Any]:
     """Writes a file, or unpacks a zip archive of a directory."""
     boundary = boundary_of(call.request.headers.get("Content-Type", ""))
-    spools, directory = call.context.kept.of(Spools), str(call.plane.settings.state_dir)
-    spool = Spool(spools, call.context.principal.account, directory)
+    spools, settings = call.context.kept.of(Spools), call.plane.settings
+    account, reserve = call.context.principal.account, settings.min_free_disk_bytes
+    spool = Spool(spools, account, settings.state_dir, reserve)
     try:
         with call.context.streaming("uploads", call.context.session()):
             values = await _received(call, spool, boundary)

@@ -6,7 +6,8 @@ from typing import Any
 from aiohttp import web
 
 from api.compat.call import Call
-from api.compat.replies import json_reply
+from api.compat.long_texts import size_of
+from api.compat.replies import long_reply
 from api.compat.swerex.failures import exception, failure
 from api.compat.swerex.last_answers import Answer, LastAnswers
 from api.http.errors import describe
@@ -54,11 +55,11 @@ def answered_once(work: Callable[[Call], Awaitable[dict[str, Any]]]) -> Handler:
     async def handler(call: Call) -> web.Response:
         name = call.request.headers.get("X-Request-ID", "")
         if not name or len(name) > _MOST_ID:
-            return json_reply(await work(call))
+            return await _reply(call, await work(call))
 
         async def serve() -> Answer:
             try:
-                return _kept(json_reply(await work(call)))
+                return _kept(await _reply(call, await work(call)))
             except Exception as error:
                 known = describe(error)
                 if "retry_after" in known.fields:
@@ -71,6 +72,11 @@ def answered_once(work: Callable[[Call], Awaitable[dict[str, Any]]]) -> Handler:
         return (await answers.once(session_of(call).key, named, serve, lost)).response()
 
     return of_session(handler)
+
+
+async def _reply(call: Call, answer: dict[str, Any]) -> web.Response:
+    """What a command printed may be long."""
+    return await long_reply(answer, size_of(answer), call.plane.aside)
 
 
 def _lost() -> PaddockError:

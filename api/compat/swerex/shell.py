@@ -28,6 +28,8 @@ from paddock.contract.shells import (
 # Of the names of these shells, so that `close` ends no others.
 PREFIX = "swerex."
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,57}")
+# Characters of what a command prints while it is waited for, however long that takes.
+MOST_OUTPUT = 2 * 2**20
 _LEAST_SECONDS = 0.001
 _MOST_NOTICE = 4096
 _MOST_NOTICES = 1024
@@ -134,15 +136,18 @@ class Shell:
     ) -> ShellAnswer:
         """The answer; one that takes longer than an operation may is waited for in parts."""
         left = float("inf") if timeout is None else max(timeout, _LEAST_SECONDS)
-        texts, output = [literal(text) for text in expect], ""
+        texts, output, lost = [literal(text) for text in expect], "", 0
         while True:
             seconds = min(left, float(MOST_RUN_SECONDS))
             model: type[ShellUntil] = ShellRunBody if "command" in given else ShellInputBody
             terms = {"timeout": seconds, "expect": texts, "at_timeout": "continue"}
             answer = await self._asked(handler, validated(model, given | terms))
             output, left = output + answer.output, left - seconds
+            lost += max(0, len(output) - MOST_OUTPUT)
+            output = output[-MOST_OUTPUT:]
             if answer.status != "timed_out" or left <= 0:
-                return answer.model_copy(update={"output": output})
+                missing = f"[{lost} characters of output are not kept]\n" if lost else ""
+                return answer.model_copy(update={"output": missing + output})
             handler, given = shells.give_shell_input, {"text": ""}
 
     async def _asked(self, handler: Any, body: ShellUntil) -> ShellAnswer:

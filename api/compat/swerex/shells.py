@@ -7,7 +7,7 @@ from typing import Any
 
 from api.compat.call import Call
 from api.compat.swerex.bodies import ActionBody, CreateBody, SessionBody
-from api.compat.swerex.failures import exception
+from api.compat.swerex.failures import exception, quoted
 from api.compat.swerex.shell import PREFIX, Shell
 from api.operations import shells
 from orchestrator.ground.errors import ConflictError, NotFoundError
@@ -59,7 +59,7 @@ async def run_in_session(call: Call) -> dict[str, Any]:
     if given.check == "raise" and answer.status == "finished" and exit_code:
         text = (
             f"Command {given.command!r} failed with exit code {exit_code}. "
-            f"Here is the output:\n{answer.output!r}"
+            f"Here is the output:\n{quoted(answer.output)}"
         )
         raise exception("NonZeroExitCodeError", _named(given.error_msg, text))
     return _observation(notice + shell.before(answer), exit_code, answer.matched)

@@ -106,7 +106,7 @@ async def _answers(
         match None if event is None else event.data:
             case StartData(command_id=command_id):
                 if given is not None:
-                    inside.context.kept.of(Started).note(command_id, given)
+                    inside.context.kept.of(Started).note(inside.session, command_id, given)
                 yield {"event": {"start": {"pid": number_of(command_id)}}}
             case OutputData() as output if event is not None:
                 printed = True

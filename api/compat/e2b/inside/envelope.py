@@ -30,6 +30,11 @@ class Decoder:
         self._most = most
         self._buffer = bytearray()
 
+    @property
+    def waiting(self) -> int:
+        """The bytes that are not given yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> None:
         """Adds bytes. `next` is to be called until it returns None before others are added."""
         self._buffer += data

@@ -119,7 +119,7 @@ async def _put(
     inside: Inside, path: str, body: AsyncIterator[bytes], attributes: Mapping[str, str]
 ) -> dict[str, Any]:
     shown = absolute(path, inside.workspace)
-    inside.context.kept.of(Uploads).begin(inside.session.key, shown)
+    inside.context.kept.of(Uploads).begin(inside.session, shown)
     if attributes:
         await _put_with(inside, path, body, attributes)
     else:

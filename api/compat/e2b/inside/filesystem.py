@@ -1,5 +1,6 @@
 """`filesystem.Filesystem`: what is in the workspace, and changes of it."""
 
+import asyncio
 import posixpath
 
 from api.compat.e2b.inside.access import Inside
@@ -27,6 +28,8 @@ _PATH = "/filesystem.Filesystem/"
 # Links of a chain, and those of one list, whose targets are looked at.
 _MOST_LINKS = 8
 _MOST_FOLLOWED = 64
+# Entries that are made between two turns of the event loop.
+_AT_ONCE = 256
 
 
 async def entry(inside: Inside, path: str) -> Answer:
@@ -68,7 +71,9 @@ async def _list_dir(inside: Inside, given: ListDir) -> Answer:
             inside.context.principal, inside.session, path, depth, attributes=ATTRIBUTES
         )
     shown, followed = [], 0
-    for each in in_order(listed.entries):
+    for number, each in enumerate(in_order(listed.entries), 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)  # others are served
         if each.type == "symlink" and followed < _MOST_FOLLOWED:
             followed += 1
             shown.append(await _info(inside, each))

@@ -1,5 +1,6 @@
 """The code interpreter: cells as lines of JSON, and the contexts that execute them."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -27,6 +28,8 @@ from api.shape.access import Access
 from api.shape.answers import Event
 from api.shape.objects import validated
 from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.work.code.cell import CellStatus
+from orchestrator.work.code.cells import CodeRequest
 from paddock.contract.code import (
     CodeBody,
     CodeContext,
@@ -51,6 +54,7 @@ _STOPPED = {
 }
 
 _QUOTES = "'\""
+_NOT_RECORDED = "[not recorded]"
 
 Line = dict[str, Any]
 
@@ -88,7 +92,7 @@ async def _execute(call: Call) -> web.StreamResponse:
     variables = given.env_vars or {}
     speaks = await _spoken(inside, given.context_id, language) if variables else ""
     if variables:
-        await _run_silently(inside, setting(speaks, variables), chosen)
+        await _set(inside, speaks, variables, chosen)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     try:
         async with aclosing(_lines(inside, given.code, chosen)) as lines:
@@ -107,6 +111,27 @@ async def _execute(call: Call) -> web.StreamResponse:
 
 async def _run_silently(inside: Inside, code: str, chosen: Mapping[str, str | None]) -> None:
     await inside.done(run_code, body=_cell(inside, code, chosen))
+
+
+async def _set(
+    inside: Inside, language: str, variables: Mapping[str, str], chosen: Mapping[str, str | None]
+) -> None:
+    """Sets variables for a cell. As of a command's, the record has their names only."""
+    body = _cell(inside, setting(language, variables), chosen)
+    shown = setting(language, dict.fromkeys(variables, _NOT_RECORDED))
+    request = CodeRequest(body.code, body.timeout, shown)
+    plane, principal, session = inside.plane, inside.context.principal, inside.session
+    async with inside.kept():
+        async with plane.contexts.turn(principal, session, body.context, body.language) as turn:
+            cell = await inside.context.work.complete(
+                plane.cells.begin(principal, session, turn, request),
+                lambda cell: cell.stop(CellStatus.INTERRUPTED),
+            )
+        try:
+            await asyncio.shield(cell.done)
+        except asyncio.CancelledError:
+            cell.stop(CellStatus.INTERRUPTED)
+            raise
 
 
 def _cell(inside: Inside, code: str, chosen: Mapping[str, str | None]) -> CodeBody:

@@ -23,6 +23,7 @@ def _bytes(value: Any) -> bytes:
 
 
 Bytes = Annotated[bytes, BeforeValidator(_bytes)]
+_Tag = Annotated[str, Field(max_length=1024)]
 _Number = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -88,7 +89,7 @@ class Start(Message):
 
     process: Config
     pty: Pty | None = None
-    tag: str | None = None
+    tag: _Tag | None = None
     stdin: bool = True
 
 

@@ -104,14 +104,14 @@ async def _list(inside: Inside, _given: Empty) -> Answer:
 
 def _info(inside: Inside, process: Process) -> Answer:
     started = inside.context.kept.of(Started)
-    config = started.config(process.id)
+    config = started.config(inside.session, process.id)
     if config is None:
         argv = process.argv if isinstance(process, Command) else list(process.terminal.spec.argv)
         config = Config(cmd=argv[0], args=argv[1:])
     shown: Answer = {"cmd": config.cmd, "args": config.args, "envs": {}}
     if config.cwd is not None:
         shown["cwd"] = config.cwd
-    tag = started.tag(process.id)
+    tag = started.tag(inside.session, process.id)
     info: Answer = {"config": shown, "pid": number_of(process.id)}
     return info if tag is None else {**info, "tag": tag}
 

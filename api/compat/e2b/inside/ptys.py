@@ -30,7 +30,7 @@ async def start(inside: Inside, given: Start, size: AskedSize) -> Answers:
                     cwd=None if process.cwd is None else inside.path(process.cwd),
                 )
             )
-        context.kept.of(Started).note(live.id, given)
+        context.kept.of(Started).note(inside.session, live.id, given)
         async for each in _shown(inside, live, held=True):
             yield each
 

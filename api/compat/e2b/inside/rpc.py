@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from api.compat.e2b.inside.access import Inside, enter, inside_credential
 from api.compat.e2b.inside.codes import DeadlineError
 from api.compat.e2b.inside.envelope import END, Decoder, encode
 from api.compat.e2b.inside.messages import MOST_BYTES, Message
+from api.compat.long_texts import object_text, size_of
 from api.compat.protocol import Route
 from api.http import stream as http_stream
 from api.http.body import BODY_PACE, UPLOAD_PACE, arriving, check_encoding
@@ -52,7 +53,9 @@ def unary(
     async def handler(call: Call) -> web.StreamResponse:
         inside = enter(call)
         given = await _understood(call, await _whole(call), model)
-        return web.json_response(await perform(inside, given), dumps=_dumps)
+        answer = await perform(inside, given)
+        text = await call.plane.aside.call(size_of(answer), partial(object_text, answer))
+        return web.json_response(text=text)
 
     return Route(
         *("POST", path, access, handler),
@@ -168,13 +171,19 @@ async def _single(call: Call) -> bytes:
 async def _requests(call: Call, model: type[Given]) -> AsyncGenerator[Given]:
     _check_type(call.request, _STREAM)
     decoder = Decoder(MOST_BYTES)
-    async for chunk in arriving(call.request, UPLOAD_PACE):
-        decoder.feed(chunk)
-        while (envelope := decoder.next()) is not None:
-            if envelope.flags & END:
-                return
-            yield await _understood(call, envelope.data, model)
-            await asyncio.sleep(0)  # many small ones may have arrived at once
+    with ExitStack() as held:
+        async for chunk in arriving(call.request, UPLOAD_PACE):
+            decoder.feed(chunk)
+            while (envelope := decoder.next()) is not None:
+                if envelope.flags & END:
+                    return
+                yield await _understood(call, envelope.data, model)
+                await asyncio.sleep(0)  # many small ones may have arrived at once
+            # The beginning of a message counts until it is whole, as that of a body does.
+            held.close()
+            if decoder.waiting:
+                counted = held.enter_context(call.unread.body(call.context.principal))
+                counted.add(decoder.waiting)
     decoder.finish()
 
 

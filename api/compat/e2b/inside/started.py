@@ -1,47 +1,52 @@
 """What callers said of the processes that they started, and where these are found again."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from api.compat.e2b.inside.access import Inside
 from api.compat.e2b.inside.codes import NoProcessError
 from api.compat.e2b.inside.messages import Config, Selector, Start
 from api.compat.e2b.inside.numbers import number_of
+from api.compat.notes import Notes
 from orchestrator.ground.errors import ValidationError
 from orchestrator.state.command import Command
+from orchestrator.state.session import Session
 from orchestrator.work.code.context import is_runner
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 
-_MOST = 4096
-# What a session's variables may hold is not kept here.
-_MOST_TEXT = 64 * 1024
+# Of one session.
+_MOST = 512
+# Characters and arguments of one request. What a session's variables may hold is not kept here.
+_MOST_TEXT = 8 * 1024
+_MOST_ARGUMENTS = 256
+_SHOWN = 256
 
 Process = Command | OpenTerminal
 
 
 class Started:
-    """The latest requests to start processes, by the processes' ids."""
+    """The latest requests of each session to start processes, by the processes' ids."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, tuple[Config, str | None]] = OrderedDict()
+        self._notes: Notes[str, tuple[Config, str | None]] = Notes(_MOST)
 
-    def note(self, process_id: str, given: Start) -> None:
-        """What a process was started with, except for its variables."""
-        config = given.process.model_copy(update={"envs": {}})
-        if sum(map(len, config.args)) > _MOST_TEXT:
-            config = config.model_copy(update={"args": []})
-        self._found[process_id] = config, given.tag
-        if len(self._found) > _MOST:
-            self._found.popitem(last=False)
+    def note(self, session: Session, process_id: str, given: Start) -> None:
+        """What a process was started with, except for its variables; of long requests, less."""
+        asked = given.process
+        size = len(asked.cmd) + len(asked.cwd or "") + sum(map(len, asked.args))
+        if size > _MOST_TEXT or len(asked.args) > _MOST_ARGUMENTS:
+            config = Config(cmd=asked.cmd[:_SHOWN])
+        else:
+            config = asked.model_copy(update={"envs": {}})
+        self._notes.put(session, process_id, (config, given.tag))
 
-    def config(self, process_id: str) -> Config | None:
+    def config(self, session: Session, process_id: str) -> Config | None:
         """What a process was started with, if that is known."""
-        found = self._found.get(process_id)
+        found = self._notes.get(session.key, process_id)
         return None if found is None else found[0]
 
-    def tag(self, process_id: str) -> str | None:
+    def tag(self, session: Session, process_id: str) -> str | None:
         """A process's tag."""
-        found = self._found.get(process_id)
+        found = self._notes.get(session.key, process_id)
         return None if found is None else found[1]
 
 
@@ -62,7 +67,7 @@ def find(inside: Inside, selector: Selector) -> Process:
         if selector.pid is not None:
             if number_of(process.id) == selector.pid:
                 return process
-        elif started.tag(process.id) == selector.tag:
+        elif started.tag(inside.session, process.id) == selector.tag:
             return process
     meant = f"pid {selector.pid}" if selector.pid is not None else f"tag {selector.tag}"
     raise NoProcessError(f"process with {meant} not found")

@@ -1,25 +1,24 @@
 """Which files were written through `/files`: E2B's clients expect other events of them."""
 
-from collections import OrderedDict
+from api.compat.notes import Notes
+from orchestrator.state.session import Session
 
-_MOST = 4096
+# Of one session.
+_MOST = 1024
 
 
 class Uploads:
-    """The latest uploads, by the session's key and the absolute path, each with a number."""
+    """The latest uploads of each session, by the absolute path, each with a number."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._notes: Notes[str, int] = Notes(_MOST)
         self._count = 0
 
-    def begin(self, session_key: str, path: str) -> None:
+    def begin(self, session: Session, path: str) -> None:
         """A file is about to be written, or written again."""
         self._count += 1
-        self._found.pop((session_key, path), None)
-        self._found[session_key, path] = self._count
-        if len(self._found) > _MOST:
-            self._found.popitem(last=False)
+        self._notes.put(session, path, self._count)
 
     def number(self, session_key: str, path: str) -> int:
         """The number of the latest upload to the path; 0: there was none."""
-        return self._found.get((session_key, path), 0)
+        return self._notes.get(session_key, path) or 0

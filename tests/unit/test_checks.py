@@ -590,12 +590,15 @@ async def test_an_engine_that_hangs_is_given_up(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.operate.checks.doctor._SECONDS", 0.2)
-    engine = FakeEngine(images={settings.image: IMAGE})
+    engine, before = FakeEngine(images={settings.image: IMAGE}), set(threading.enumerate())
     engine.hang_next("info")
     async with asyncio.timeout(WAIT_SECONDS):
         checks = {check.name: check for check in await run_checks(settings, engine=engine)}
     assert "no answer" in checks["engine"].detail
     assert checks["image"].ok
+    # Checks that were given up, too, still unmount what they have mounted.
+    for thread in set(threading.enumerate()) - before:
+        await asyncio.to_thread(thread.join, WAIT_SECONDS)
 
 
 @pytest.mark.parametrize(

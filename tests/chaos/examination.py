@@ -28,7 +28,8 @@ _LIVE = ("active", "paused")
 async def examine(clients: Clients) -> list[str]:
     """The record, the sessions, and the host; leaves every live session active and usable."""
     state_dir = clients.server.state_dir
-    found = await asyncio.to_thread(lambda: list(examine_record(state_dir, clients.acknowledged)))
+    seen = set(clients.acknowledged)  # clients hear of later events while the record is read
+    found = await asyncio.to_thread(lambda: list(examine_record(state_dir, seen)))
     items = (await clients.server.ok("GET", "/api/sessions?limit=1000"))["items"]
     shown = {item["id"]: item for item in reversed(items)}  # the newest of each id
     for session, expected in list(clients.sessions.items()):

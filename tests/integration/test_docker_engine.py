@@ -43,7 +43,7 @@ def waiting_image(client: docker.APIClient) -> Iterator[str]:
     """The sandbox image with another first process."""
     base = os.environ.get("PADDOCK_TEST_IMAGE", "paddock/sandbox:latest")
     name = f"paddock-test-{secrets.token_hex(4)}"
-    container = client.create_container(base)
+    container = client.create_container(base, "true")
     try:
         entry = 'ENTRYPOINT ["/bin/sh", "-c", "echo started; exec sleep 600"]'
         client.commit(container["Id"], repository=name, tag="latest", changes=[entry])

@@ -135,7 +135,7 @@ async def test_images_must_be_listed_present_and_ours(
         for image, said in [
             ("debian:latest", "not on the operator's list"),
             (missing, "get it with `docker pull"),
-            (foreign_image, "has no agent, and was not checked"),
+            (foreign_image, "is not Paddock.s, and was not checked"),
         ]:
             with pytest.raises(ValidationError, match=said):
                 await plane.sessions.create(TESTER, NewSession(terms=Terms(image=image)))

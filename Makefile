@@ -34,9 +34,7 @@ test: dev image compose-tool compiler browser runtimes filesystems foreign crun 
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
-	@status=0; for part in "$(apart)" "$(together)"; do \
-		$(python) -m pytest $$part || status=1; \
-	done; exit $$status
+	@scripts/parts.sh "$(apart)" "$(together)"
 endif
 
 test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm

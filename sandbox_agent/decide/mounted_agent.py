@@ -11,9 +11,11 @@ PYTHON = (
     *(f"{PLACE}/bin/python3", "-I", "-S", "-X", "utf8"),
 )
 AGENT = (*PYTHON, PLACE)
-# With another locale, its C library would read files of the image. The path is for what an operator
-# starts in the container by the engine; the agent finds programs by its own.
+# With another locale, its C library would read files of the image. The others are for what an
+# operator starts in the container by the engine: the agent finds programs by a path of its own, and
+# a shell of root must not read a home that may be a session's workspace.
 ENVIRONMENT = {
+    "HOME": "/",
     "LC_ALL": "C",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }

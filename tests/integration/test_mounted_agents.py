@@ -3,6 +3,7 @@
 import secrets
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import docker
@@ -17,6 +18,7 @@ from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgent
 from sandbox_agent.decide.mounted_agent import AGENT
 from tests.support.arsenal import build_image, remove_image
 from tests.support.box import TESTER, Box
+from tests.support.leaks import engine_client
 from tests.support.plane import clear, opened, running, state
 
 # What an earlier version left in an image: an agent that does not work, and another first process.
@@ -79,6 +81,18 @@ async def test_an_image_of_ours_has_it_mounted(sandbox_image: str, level: str) -
         mounts = (Path("/proc") / str(box.agent().pid) / "mounts").read_text().splitlines()
         (options,) = (line.split()[3] for line in mounts if line.split()[1] == "/opt/paddock")
         assert "ro" in options.split(",")
+
+
+async def test_a_shell_of_an_operator_reads_no_home_of_a_session(sandbox_image: str) -> None:
+    """A workspace may be at `/root`, and the engine's shells in the container are root's."""
+    async with opened(image=sandbox_image) as plane:
+        box = await Box.create(plane, "high", workspace_path="/root")
+        await box.write(".bashrc", b"echo canary\n")
+        with closing(engine_client()) as client:
+            words = ["bash", "-i", "-c", "echo $HOME"]
+            shell = client.exec_create((await box.container()).id, words, tty=True)
+            assert client.exec_start(shell["Id"], tty=True) == b"/\r\n"
+        await box.close()
 
 
 @pytest.fixture

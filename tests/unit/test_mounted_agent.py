@@ -24,7 +24,9 @@ def test_nothing_of_the_image_decides() -> None:
     assert (found["User"], found["WorkingDir"]) == ("0:0", "/")
     assert found["Healthcheck"] == {"Test": ["NONE"]}
     # Those without values are taken away.
-    assert found["Env"] == ["LC_ALL=C", f"PATH={ENVIRONMENT['PATH']}", "LD_PRELOAD"]
+    assert found["Env"] == [
+        *("HOME=/", "LC_ALL=C", f"PATH={ENVIRONMENT['PATH']}", "LD_PRELOAD"),
+    ]
     by_target = {each["Target"]: each for each in found["HostConfig"]["Mounts"]}
     assert (by_target[PLACE]["Source"], by_target[PLACE]["ReadOnly"]) == ("/host/agents/1", True)
     for volume in ("/data", "/var/lib/x"):

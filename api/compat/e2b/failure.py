@@ -1,14 +1,13 @@
 """Errors as E2B's SDKs read them."""
 
-import math
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
+from api.compat.replies import explained, retry_headers, sentence
 from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError
-from paddock.contract.remedies import REMEDIES
 
 # Where the SDKs expect another status: a session that has ended is not found.
 _STATUSES = {"session_terminated": HTTPStatus.NOT_FOUND}
@@ -19,9 +18,7 @@ _FINAL = frozenset({"budget_exceeded"})
 def failure(error: PaddockError, request_id: str) -> web.Response:
     """The response to an error."""
     body = error_body(error)
-    headers = {}
-    if "retry_after" in error.fields:
-        headers["Retry-After"] = str(math.ceil(error.fields["retry_after"]))
+    headers = retry_headers(error)
     if error.code in _FINAL:
         headers["Should-Retry"] = "false"
     return web.json_response(body, status=body["code"], headers=headers)
@@ -35,10 +32,4 @@ def error_body(error: PaddockError) -> dict[str, Any]:
 
 def message(error: PaddockError) -> str:
     """What was refused or failed, by which rule, and what to do instead."""
-    shown = document(error, "")
-    rule = shown.get("rule")
-    remedy = shown.get("remedy") or REMEDIES.get(rule or "")
-    text = str(shown["detail"])
-    if rule is not None:
-        text += f" (rule {rule})"
-    return text if remedy is None else f"{text}. {remedy}"
+    return sentence(explained(error, ""))

@@ -257,6 +257,7 @@ class DockerEngine(Engine):
             async for event in generator:
                 if event.action == "resync":  # the engine may have been restarted
                     self._network.distrust()
+                    self._creations.forget()
                     self._removals.try_again()
                 yield event
         finally:

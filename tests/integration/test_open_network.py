@@ -325,6 +325,20 @@ async def test_rules_that_somebody_flushed_come_back(engine: DockerEngine, image
     assert sorted(rules(bridge)) == sorted(before)
 
 
+async def test_a_renewal_restores_rules_that_are_still_trusted(
+    engine: DockerEngine, image: str
+) -> None:
+    """So sandboxes that run are behind them again, without a new one."""
+    await engine.ensure_open_network(image)
+    bridge = f"pdk{engine.instance}"
+    before = rules(bridge)
+    flush(bridge)
+    await engine.ensure_open_network(image)
+    assert rules(bridge) != before, "the test shows nothing"
+    await engine.ensure_open_network(image, renew=True)
+    assert sorted(rules(bridge)) == sorted(before)
+
+
 async def test_without_rules_there_is_no_network(client: docker.APIClient, image: str) -> None:
     """An image whose iptables do nothing useful: high is refused and nothing is left."""
     name = f"paddock-test-{secrets.token_hex(4)}:latest"

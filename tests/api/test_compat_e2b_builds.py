@@ -77,7 +77,7 @@ async def test_a_build_is_requested_begun_once_and_followed(api: Api) -> None:
 
 async def test_what_can_not_be_carried_out_is_refused_and_makes_nothing(api: Api) -> None:
     build = await requested(api)
-    for body, said in (
+    refusals: list[tuple[dict[str, Any], str]] = [
         ({"fromImage": "nothing:1"}, "paddock images add nothing:1"),
         ({"fromTemplate": "nothing"}, "there is no template nothing"),
         ({"fromImageRegistry": {"type": "registry"}}, "fromImageRegistry"),
@@ -85,13 +85,15 @@ async def test_what_can_not_be_carried_out_is_refused_and_makes_nothing(api: Api
         ({"steps": [{"type": "FLY"}]}, "steps"),
         ({"steps": [{"type": "RUN", "args": ["x"]}] * 257}, "steps"),
         ({"startCmd": "x" * 70_000}, "start"),
-    ):
+    ]
+    for body, said in refusals:
         expected = 404 if "fromTemplate" in body else 400
         message = await refused(api, expected, "POST", build, json=body)
         assert said.lower() in message.lower(), message
     assert (await status(api, build))["status"] == "waiting"
     assert not api.engine.containers
-    for body in ({}, {"name": "team/web"}, {"name": "web", "tags": ["a b"]}, {"name": "w" * 200}):
+    wrong: list[dict[str, Any]] = [{}, {"name": "team/web"}, {"name": "web", "tags": ["a b"]}]
+    for body in (*wrong, {"name": "w" * 200}):
         await refused(api, 400, "POST", "/v3/templates", json=body)
     for name in ("base", "low"):
         await refused(api, 409, "POST", "/v3/templates", json={"name": name})
@@ -102,6 +104,12 @@ async def test_files_that_are_missing_fail_the_step(api: Api) -> None:
     step = {"type": "COPY", "args": ["a", "b"], "filesHash": "ab"}
     reason = await failed(api, build, fromImage=IMAGE, steps=[step])
     assert (reason["step"], "not uploaded" in reason["message"]) == ("1", True)
+
+
+async def test_what_does_not_become_ready_fails_the_build(api: Api) -> None:
+    api.agents.plays["bash"] = Play(exit_code=7)
+    reason = await failed(api, await requested(api), fromTemplate="high", readyCmd="ready")
+    assert (reason["step"], "exit code 7" in reason["message"]) == ("finalize", True)
 
 
 async def test_an_address_takes_files_of_its_build_only(api: Api) -> None:
@@ -132,7 +140,7 @@ async def test_nobody_else_sees_a_build(api: Api) -> None:
         ("GET", "/templates/web/tags"),
         ("DELETE", "/templates/web"),
     ):
-        arguments = {"json": {}} if method == "POST" else {}
+        arguments: dict[str, Any] = {"json": {}} if method == "POST" else {}
         await refused(api, 404, method, path, key=OTHER_KEY, **arguments)
     assert (await status(api, build))["status"] == "waiting"
 
@@ -151,10 +159,11 @@ async def test_at_the_end_of_its_key_nothing_goes_on(api: Api) -> None:
     key = (await api.json("POST", "/api/keys", status=201, json={"name": "ci"}))["key"]
     shown = await told(api, "POST", "/v3/templates", status=202, json={"name": "web"}, key=key)
     path = f"/v2/templates/web/builds/{shown['buildID']}"
-    api.agent.plays["bash"] = Play(holds=True)
+    api.agents.plays["bash"] = Play(holds=True)
     step = {"type": "RUN", "args": ["sleep 100"]}
     body = {"fromTemplate": "high", "steps": [step]}
     assert (await sent(api, "POST", path, json=body, key=key)).status == 202
+    await until(lambda: bool(api.agents.by_run_dir))
     await api.agent.asked("exec")
     assert len(api.plane.sessions.registry.live) == 1
     assert (await api.call("DELETE", "/api/keys/ci")).status == 204

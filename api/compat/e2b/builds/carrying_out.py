@@ -143,10 +143,11 @@ async def _into(call: Call, context: Context, sources: list[str], step: Copy) ->
     destination = step.destination
     whole = destination.endswith("/") or len(sources) > 1 or sources[0].endswith("/.")
     parent = destination if whole else posixpath.dirname(destination)
+    if step.mode is not None:
+        changed = ["-type", "f", "-exec", "chmod", step.mode, "{}", "+"]
+        await _command(call, context, ["find", *sources, *changed])
     await _command(call, context, ["mkdir", "-p", parent])
     await _command(call, context, ["cp", "-a", *sources, destination])
-    if step.mode is not None:
-        await _command(call, context, ["chmod", "-R", step.mode, destination])
 
 
 async def _command(call: Call, context: Context, argv: list[str]) -> None:

@@ -294,7 +294,7 @@ def test_a_template_is_built_from_steps(tmp_path: Path) -> None:
         assert "said.txt" in sandbox.commands.run(f"curl -s {SERVED}").stdout
     Template.build(Template().from_template(f"{name}:v1").run_cmd("echo more > more.txt"), name)
     with Sandbox.create(name, timeout=SECONDS) as sandbox:
-        assert sandbox.commands.run("cat more.txt texts/a.txt").stdout == "more\na"
+        assert sandbox.commands.run("cat made/here/more.txt texts/a.txt").stdout == "more\na"
 
 
 def test_a_template_is_built_from_a_dockerfile(tmp_path: Path) -> None:

@@ -110,7 +110,10 @@ async def _finish(
     body = validated(SnapshotBody, {"name": name, "metadata": texts(kept)})
     await call.done(create_snapshot, context=context, body=body)
     for each in superseded(await all_built(call)):
-        await call.done(remove_snapshot, name=each.snapshot_id, query=SnapshotKeyQuery())
+        try:
+            await call.done(remove_snapshot, name=each.snapshot_id, query=SnapshotKeyQuery())
+        except PaddockError as error:  # the next build tries it again
+            build.log(f"an earlier build stays: {message(error)}", "warn")
 
 
 async def _copy(call: Call, context: Context, uploaded: Uploaded | None, step: Copy) -> None:

@@ -26,6 +26,7 @@ from api.compat.spool import Spool, Spools
 from api.http.body import UPLOAD_PACE, arriving, check_encoding
 from api.http.endpoint import read_query
 from api.operations.named_snapshots import remove_snapshot
+from api.operations.templates import list_templates
 from api.shape.context import Context, Kept
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
@@ -46,7 +47,7 @@ async def request(call: Call) -> web.Response:
     if given is None:
         raise ValidationError("name is missing", field="name")
     name, tag = parsed_name(given)
-    _check_free(call, name)
+    await _check_free(call, name)
     tags = tuple(dict.fromkeys([*([tag] if tag else []), *(body.tags or [])])) or (DEFAULT_TAG,)
     build = Build(call.context.principal.account, name, tags, credential(call.request))
     call.context.kept.of(Builds).add(build)
@@ -84,9 +85,12 @@ async def _live(context: Context, build: Build) -> None:
         await build.release()
 
 
-def _check_free(call: Call, name: str) -> None:
-    if name in DEFAULTS or name in call.plane.levels:
-        raise ConflictError(f"{name} is the name of a template that is always there", field="name")
+async def _check_free(call: Call, name: str) -> None:
+    """Raises: ConflictError for a name by which sandboxes would be made from something else."""
+    operators = {each.name for each in (await call.done(list_templates)).items}
+    others = {*DEFAULTS, *call.plane.levels, *operators, *await image_names(call)}
+    if name in others:
+        raise ConflictError(f"{name} is there already, and no client's: choose another name")
 
 
 async def files(call: Call) -> web.Response:

@@ -8,6 +8,7 @@ between machines of different speed, the times can't. A missed target does not f
 import argparse
 import asyncio
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from random import Random, SystemRandom
@@ -132,7 +133,7 @@ def _machine(floors: Floors) -> str:
     kernel = os.uname().release
     return (
         f"{psutil.cpu_count()} cores, {memory:.0f} GiB, kernel {kernel}, engine {version}, "
-        f"load before {load:.1f}"
+        f"Python {platform.python_version()}, load before {load:.1f}"
     )
 
 

@@ -239,7 +239,7 @@ async def test_events_each_once_to_the_end(
     async for event in session.events():
         seen.append(event)
         if event.seq < 6:
-            cutter.cut()
+            await cutter.cut_off()
             await session.files.mkdir(f"d{event.seq}")
         elif event.seq == 6:
             await session.close()

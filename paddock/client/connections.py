@@ -21,8 +21,6 @@ from paddock.client.sockets import CONNECT_SECONDS, lasting_socket
 # Of a connection that is not used. The control plane keeps it longer.
 _KEPT_SECONDS = 15.0
 _MOST_KEPT = 128
-# Requests that have the same effect if they are taken twice.
-_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
 class LostError(ConnectionError):
@@ -61,8 +59,9 @@ class Connections:
             try:
                 return await self._exchange(kept, request, deadline)
             except LostError as error:
-                # The server may have closed it for being idle when the request was on its way.
-                if error.begun or method not in _IDEMPOTENT or self._closed:
+                # The server may have closed it for being idle when the request was on its way, but
+                # only a GET may be taken twice: a PUT can append, and depend on a version.
+                if error.begun or method != "GET" or self._closed:
                     raise
         return await self._exchange(await self._connect(deadline), request, deadline)
 

@@ -66,6 +66,8 @@ class Pool:
                 # The download's length must be that of the file.
                 headers={"Accept-Encoding": "identity", "User-Agent": _AGENT},
             )
+            # It would send a PUT again after a lost connection, and append a text twice.
+            self._http._retry_connection = False
         return self._http
 
     def lean(self) -> Connections:

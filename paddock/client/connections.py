@@ -5,7 +5,6 @@ They cost half the processor time of aiohttp's, which has proxies, redirects, TL
 
 import asyncio
 import ipaddress
-import select
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -16,23 +15,15 @@ from aiohttp.abc import ResolveResult
 from paddock.client.errors import UnreachableError
 from paddock.client.http_messages import AnswerParser, BadAnswerError, Message
 from paddock.client.resolver import Resolver
-from paddock.client.sockets import CONNECT_SECONDS, lasting_socket
-
-# Of a connection that is not used. The control plane keeps it longer.
-_KEPT_SECONDS = 15.0
-_MOST_KEPT = 128
-
-
-class LostError(ConnectionError):
-    """The connection ended before the answer was complete.
-
-    Attributes:
-        begun: a part of the answer has arrived.
-    """
-
-    def __init__(self, reason: str, *, begun: bool) -> None:
-        super().__init__(reason)
-        self.begun = begun
+from paddock.client.sockets import (
+    CONNECT_SECONDS,
+    KEPT_SECONDS,
+    MOST_KEPT,
+    LostError,
+    lasting_socket,
+    readable,
+    sends_again,
+)
 
 
 class Connections:
@@ -59,9 +50,7 @@ class Connections:
             try:
                 return await self._exchange(kept, request, deadline)
             except LostError as error:
-                # The server may have closed it for being idle when the request was on its way, but
-                # only a GET may be taken twice: a PUT can append, and depend on a version.
-                if error.begun or method != "GET" or self._closed:
+                if not sends_again(method, error) or self._closed:
                     raise
         return await self._exchange(await self._connect(deadline), request, deadline)
 
@@ -79,11 +68,11 @@ class Connections:
         self, connection: "_Connection", request: bytes, deadline: float
     ) -> Message:
         answer = await connection.exchange(request, deadline)
-        if connection.reusable and not self._closed and len(self._kept) < _MOST_KEPT:
+        if connection.reusable and not self._closed and len(self._kept) < MOST_KEPT:
             connection.kept_at = self._loop.time()
             self._kept.append(connection)
             if self._sweeping is None:
-                self._sweeping = self._loop.call_later(_KEPT_SECONDS, self._sweep)
+                self._sweeping = self._loop.call_later(KEPT_SECONDS, self._sweep)
         else:
             connection.abort()
         return answer
@@ -91,7 +80,7 @@ class Connections:
     def _take(self) -> "_Connection | None":
         while self._kept:
             connection = self._kept.pop()
-            if connection.fresh(self._loop.time() - _KEPT_SECONDS):
+            if connection.fresh(self._loop.time() - KEPT_SECONDS):
                 return connection
             connection.abort()
         return None
@@ -99,13 +88,13 @@ class Connections:
     def _sweep(self) -> None:
         """Closes those that nobody has used for long."""
         self._sweeping = None
-        oldest = self._loop.time() - _KEPT_SECONDS
+        oldest = self._loop.time() - KEPT_SECONDS
         for connection in self._kept:
             if connection.kept_at <= oldest:
                 connection.abort()
         self._kept = [each for each in self._kept if each.kept_at > oldest]
         if self._kept:
-            due = self._kept[0].kept_at + _KEPT_SECONDS
+            due = self._kept[0].kept_at + KEPT_SECONDS
             self._sweeping = self._loop.call_at(due, self._sweep)
 
     def _lost(self, connection: "_Connection") -> None:
@@ -186,9 +175,7 @@ class _Connection(asyncio.Protocol):
         if transport is None or transport.is_closing() or self.kept_at <= oldest:
             return False
         # A program that kept the loop busy has not read yet that the server closed it.
-        waiting = select.poll()
-        waiting.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not waiting.poll(0)
+        return not readable(transport.get_extra_info("socket").fileno())
 
     async def exchange(self, request: bytes, deadline: float) -> Message:
         """The answer. Raises: TimeoutError, LostError, BadAnswerError; these end the connection."""

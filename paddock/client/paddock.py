@@ -12,9 +12,10 @@ from urllib.parse import quote
 from paddock.client.answers import read, read_items
 from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
-from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
+from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.hooks import Hooks
 from paddock.client.keys import Keys
+from paddock.client.loop_thread import LoopThread
 from paddock.client.memory import KeyMemory
 from paddock.client.named_snapshots import NamedSnapshots
 from paddock.client.offers import Images, Models, Policies, Tools

@@ -7,6 +7,7 @@ from ssl import SSLContext
 import aiohttp
 from yarl import URL
 
+from paddock.client.blocking import BlockingConnections
 from paddock.client.connections import Connections
 from paddock.client.resolver import Resolver
 from paddock.client.retry import RetryPolicy
@@ -49,6 +50,7 @@ class Pool:
         self._place = (parsed.raw_host or "", parsed.port or 80)
         self._http: aiohttp.ClientSession | None = None
         self._lean: dict[asyncio.AbstractEventLoop, Connections] = {}
+        self._blocking = BlockingConnections(*self._place)
         self._closed = False
 
     def http(self) -> aiohttp.ClientSession:
@@ -84,9 +86,18 @@ class Pool:
             found = self._lean[loop] = Connections(*self._place)
         return found
 
+    def blocking(self) -> BlockingConnections:
+        """The connections for small messages of threads without an event loop.
+
+        Raises: RuntimeError after `close`.
+        """
+        self._check_open()
+        return self._blocking
+
     async def close(self) -> None:
         """Closes every connection."""
         self._closed = True
+        self._blocking.close()
         if (lean := self._lean.pop(asyncio.get_running_loop(), None)) is not None:
             await lean.close()
         if self._http is not None:

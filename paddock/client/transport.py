@@ -23,6 +23,7 @@ from paddock.client.answers import (
     translated,
 )
 from paddock.client.http_messages import request_bytes
+from paddock.client.loop_thread import in_loop, on_loop
 from paddock.client.pool import Pool
 from paddock.client.sockets import CONNECT_SECONDS
 from paddock.client.sse import EventParser, ServerEvent
@@ -35,6 +36,8 @@ _SILENCE_SECONDS = 45.0
 _CHUNK_BYTES = 256 * 1024
 # A larger body is sent by aiohttp in pieces, because one large piece would block the loop.
 _MOST_LEAN_BYTES = 256 * 1024
+# What a socket takes whole, so that an early answer is read.
+_MOST_BLOCKING_BYTES = 16 * 1024
 _LEAN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
@@ -110,7 +113,12 @@ class Transport:
         if data is not None and "Content-Type" not in headers:
             headers = {**headers, "Content-Type": "application/octet-stream"}
         request = request_bytes(method, target, self.pool.fixed, headers, data)
-        message = await self.pool.lean().exchange(method, request, seconds)
+        if len(request) > _MOST_BLOCKING_BYTES:
+            await on_loop()
+        if in_loop():
+            message = await self.pool.lean().exchange(method, request, seconds)
+        else:
+            message = self.pool.blocking().exchange(method, request, seconds)
         return answer_of(message, self.pool.origin)
 
     async def _full(
@@ -122,6 +130,7 @@ class Transport:
         headers: Mapping[str, str],
         data: Any,
     ) -> Answer:
+        await on_loop()
         limit = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         options = {"headers": headers} if data is None else {"headers": headers, "data": data}
         async with await self._send(method, path, params, limit, options) as response:
@@ -142,6 +151,7 @@ class Transport:
 
         `heed` receives the headers first.
         """
+        await on_loop()
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
         options["headers"] = {**self._headers, **options.get("headers", {})}
@@ -198,6 +208,7 @@ class Transport:
         self, path: str, params: Mapping[str, Any], protocol: str, most_bytes: int
     ) -> AsyncIterator[Socket]:
         """An open WebSocket, which is closed at the end."""
+        await on_loop()
         url = _with_query(URL(self.pool.url + path, encoded=True), params)
         http = self.pool.http()
         if http.connector is None:
@@ -240,6 +251,7 @@ class Transport:
                 delay = self.options.retry.delay(method, error, failures, waited)
                 if delay is None:
                     raise
+            await on_loop()
             await asyncio.sleep(delay)
 
 

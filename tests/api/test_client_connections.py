@@ -326,7 +326,7 @@ async def test_closing_the_client_ends_what_waits() -> None:
 
 
 async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.client.connections._KEPT_SECONDS", 0.05)
+    monkeypatch.setattr("paddock.client.connections.KEPT_SECONDS", 0.05)
     async with serving(always) as server, Paddock(server.url, "key") as paddock:
         await asyncio.gather(*(paddock.request("GET", "/x") for _ in range(5)))
         await server.all_ended(server.accepted)

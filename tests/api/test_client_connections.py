@@ -2,16 +2,19 @@
 
 import asyncio
 import gc
+import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from typing import Any, Self
 
 import pytest
 
 from paddock import ConnectionLostError, NoAnswerError, NotPaddockError, Paddock, PaddockSync
 from tests.support.limits import WAIT_SECONDS
 
+Serve = Callable[["Line"], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -47,7 +50,7 @@ class Line:
 class Server:
     """Serves each connection with `serve`, and keeps the heads of the requests."""
 
-    def __init__(self, serve: Callable[[Line], Awaitable[None]]) -> None:
+    def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self.url = ""
         self.accepted = 0
@@ -69,7 +72,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(serve: Callable[[Line], Awaitable[None]]) -> AsyncIterator[Server]:
+async def serving(serve: Serve) -> AsyncIterator[Server]:
     server = Server(serve)
     listening = await asyncio.start_server(server.connection, "127.0.0.1", 0)
     try:
@@ -80,13 +83,48 @@ async def serving(serve: Callable[[Line], Awaitable[None]]) -> AsyncIterator[Ser
         await server.all_ended(server.accepted)
 
 
+class Client:
+    """A client of either interface."""
+
+    def __init__(self, made: Paddock | PaddockSync) -> None:
+        self._made = made
+        self.pool = made._api.pool
+
+    async def request(self, *words: str, **options: Any) -> dict[str, Any]:
+        if isinstance(self._made, Paddock):
+            return await self._made.request(*words, **options)
+        return await asyncio.to_thread(self._made.request, *words, **options)
+
+    async def json(self, *words: str, **options: Any) -> dict[str, Any]:
+        asking = self._made._api.json(*words, **options)
+        thread = self._made._link.thread
+        return await (asking if thread is None else asyncio.to_thread(thread.run, asking))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if isinstance(self._made, Paddock):
+            await self._made.close()
+        else:
+            await asyncio.to_thread(self._made.close)
+
+
+Face = Callable[..., Client]
+
+
+@pytest.fixture(params=[Paddock, PaddockSync])
+def face(request: pytest.FixtureRequest) -> Face:
+    return lambda *words, **options: Client(request.param(*words, **options))
+
+
 async def always(line: Line) -> None:
     while True:
         await line.head()
         line.send(OK)
 
 
-async def test_what_is_sent() -> None:
+async def test_what_is_sent(face: Face) -> None:
     heads: list[bytes] = []
 
     async def serve(line: Line) -> None:
@@ -94,7 +132,7 @@ async def test_what_is_sent() -> None:
             heads.append(await line.head())
             line.send(OK)
 
-    async with serving(serve) as server, Paddock(f"{server.url}/prefix/", "key") as paddock:
+    async with serving(serve) as server, face(f"{server.url}/prefix/", "key") as paddock:
         await paddock.request("POST", "/a b", body={"x": 1}, params={"q": "a b&c\n"})
         await paddock.request("GET", "/")
     host = server.url.removeprefix("http://").encode()
@@ -111,16 +149,16 @@ async def test_what_is_sent() -> None:
 
 
 @pytest.mark.parametrize("path", ["x", ".evil.example/", ""])
-async def test_a_path_can_not_change_the_host(path: str) -> None:
-    async with serving(always) as server, Paddock(server.url, "key") as paddock:
+async def test_a_path_can_not_change_the_host(face: Face, path: str) -> None:
+    async with serving(always) as server, face(server.url, "key") as paddock:
         with pytest.raises(ValueError, match="slash"):
             await paddock.request("GET", path)
         assert server.accepted == 0
 
 
-async def test_a_connection_is_used_again_and_closed_at_the_end() -> None:
+async def test_a_connection_is_used_again_and_closed_at_the_end(face: Face) -> None:
     async with serving(always) as server:
-        async with Paddock(server.url, "key") as paddock:
+        async with face(server.url, "key") as paddock:
             for _ in range(3):
                 assert await paddock.request("POST", "/x", body={}) == {}
             assert (server.accepted, server.ended) == (1, 0)
@@ -129,8 +167,9 @@ async def test_a_connection_is_used_again_and_closed_at_the_end() -> None:
             await paddock.request("GET", "/x")
 
 
-async def test_a_hundred_at_once_each_with_its_own_answer() -> None:
+async def test_a_hundred_at_once_each_with_its_own_answer(face: Face) -> None:
     waiting, all_there = 0, asyncio.Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(100))
 
     async def serve(line: Line) -> None:
         nonlocal waiting
@@ -147,7 +186,7 @@ async def test_a_hundred_at_once_each_with_its_own_answer() -> None:
             await asyncio.sleep(0)
             line.send(body)
 
-    async with serving(serve) as server, Paddock(server.url, "key") as paddock:
+    async with serving(serve) as server, face(server.url, "key") as paddock:
         for _ in range(2):
             waiting = 0
             all_there.clear()
@@ -166,20 +205,20 @@ async def test_a_hundred_at_once_each_with_its_own_answer() -> None:
         OK.replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
 )
-async def test_connections_that_end_with_their_answer(answer: bytes) -> None:
+async def test_connections_that_end_with_their_answer(face: Face, answer: bytes) -> None:
     async def serve(line: Line) -> None:
         await line.head()
         line.send(answer)
         await line.end()
 
-    async with serving(serve) as server, Paddock(server.url, "key") as paddock:
+    async with serving(serve) as server, face(server.url, "key") as paddock:
         for number in (1, 2):
             assert await paddock.request("POST", "/x", body={}) == {}
             await server.all_ended(number)
 
 
-async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next() -> None:
-    more = asyncio.Event()
+async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(face: Face) -> None:
+    more, sent = asyncio.Event(), asyncio.Event()
 
     async def serve(line: Line) -> None:
         await line.head()
@@ -187,13 +226,15 @@ async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next() -> No
         if line.number == 1:
             await more.wait()
             line.send(OK.replace(b"{}", b"[]"))
+            sent.set()
         await line.end()
 
-    async with serving(serve) as server, Paddock(server.url, "key") as paddock:
+    async with serving(serve) as server, face(server.url, "key") as paddock:
         await paddock.request("GET", "/x")
         more.set()
-        await server.all_ended(1)
+        await sent.wait()
         assert await paddock.request("GET", "/x") == {}
+        await server.all_ended(1)
 
 
 async def dies_at_the_second(line: Line) -> None:
@@ -203,10 +244,10 @@ async def dies_at_the_second(line: Line) -> None:
     await line.head()
 
 
-async def test_reading_survives_a_stale_connection() -> None:
+async def test_reading_survives_a_stale_connection(face: Face) -> None:
     async with (
         serving(dies_at_the_second) as server,
-        Paddock(server.url, "key", get_retries=0) as paddock,
+        face(server.url, "key", get_retries=0) as paddock,
     ):
         for _ in range(3):
             assert await paddock.request("GET", "/x") == {}
@@ -215,9 +256,9 @@ async def test_reading_survives_a_stale_connection() -> None:
 
 @pytest.mark.parametrize("by", ["own connections", "aiohttp"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_another_request_is_never_sent_twice(method: str, by: str) -> None:
-    async with serving(dies_at_the_second) as server, Paddock(server.url, "key") as paddock:
-        paddock._api.pool.plain = by == "own connections"
+async def test_another_request_is_never_sent_twice(face: Face, method: str, by: str) -> None:
+    async with serving(dies_at_the_second) as server, face(server.url, "key") as paddock:
+        paddock.pool.plain = by == "own connections"
         await paddock.request(method, "/x", body={})
         with pytest.raises(ConnectionLostError, match=f"{method} /x"):
             await paddock.request(method, "/x", body={})
@@ -225,14 +266,14 @@ async def test_another_request_is_never_sent_twice(method: str, by: str) -> None
         assert await paddock.request(method, "/x", body={}) == {}
 
 
-async def test_a_stale_connection_is_replaced_once() -> None:
+async def test_a_stale_connection_is_replaced_once(face: Face) -> None:
     async def serve(line: Line) -> None:
         await line.head()
         if line.number == 1:
             line.send(OK)
             await line.head()
 
-    async with serving(serve) as server, Paddock(server.url, "key", get_retries=0) as paddock:
+    async with serving(serve) as server, face(server.url, "key", get_retries=0) as paddock:
         await paddock.request("GET", "/x")
         with pytest.raises(ConnectionLostError):
             await paddock.request("GET", "/x")
@@ -240,27 +281,27 @@ async def test_a_stale_connection_is_replaced_once() -> None:
 
 
 @pytest.mark.parametrize("length", range(1, len(OK)))
-async def test_a_server_that_dies_in_its_answer(length: int) -> None:
+async def test_a_server_that_dies_in_its_answer(face: Face, length: int) -> None:
     async def serve(line: Line) -> None:
         await line.head()
         line.send(OK)
         await line.head()
         line.send(OK[:length])
 
-    async with serving(serve) as server, Paddock(server.url, "key", get_retries=0) as paddock:
+    async with serving(serve) as server, face(server.url, "key", get_retries=0) as paddock:
         await paddock.request("GET", "/x")
         with pytest.raises(ConnectionLostError):
             await paddock.request("GET", "/x")
         assert server.accepted == 1
 
 
-async def test_a_head_that_never_ends() -> None:
+async def test_a_head_that_never_ends(face: Face) -> None:
     async def serve(line: Line) -> None:
         await line.head()
         line.send(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000)
         await line.end()
 
-    async with serving(serve) as server, Paddock(server.url, "key", get_retries=0) as paddock:
+    async with serving(serve) as server, face(server.url, "key", get_retries=0) as paddock:
         with pytest.raises(NotPaddockError, match="head"):
             await paddock.request("GET", "/x")
         await server.all_ended(1)
@@ -288,7 +329,7 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
         assert server.accepted == 2
 
 
-async def test_a_request_without_an_answer_in_time_closes_its_connection() -> None:
+async def test_a_request_without_an_answer_in_time_closes_its_connection(face: Face) -> None:
     async def serve(line: Line) -> None:
         await line.head()
         if line.number == 1:
@@ -299,15 +340,15 @@ async def test_a_request_without_an_answer_in_time_closes_its_connection() -> No
 
     async with (
         serving(serve) as server,
-        Paddock(server.url, "key", timeout=0.2, get_retries=0) as paddock,
+        face(server.url, "key", timeout=0.2, get_retries=0) as paddock,
     ):
         with pytest.raises(NoAnswerError, match="GET /x"):
-            await paddock._api.json("GET", "/x")
+            await paddock.json("GET", "/x")
         await server.all_ended(1)
-        assert await paddock._api.json("GET", "/x", timeout=WAIT_SECONDS) == {}
+        assert await paddock.json("GET", "/x", timeout=WAIT_SECONDS) == {}
 
 
-async def test_closing_the_client_ends_what_waits() -> None:
+async def test_closing_the_client_ends_what_waits(face: Face) -> None:
     arrived = asyncio.Event()
 
     async def serve(line: Line) -> None:
@@ -316,7 +357,7 @@ async def test_closing_the_client_ends_what_waits() -> None:
         await line.end()
 
     async with serving(serve) as server:
-        async with Paddock(server.url, "key") as paddock:
+        async with face(server.url, "key") as paddock:
             asking = asyncio.create_task(paddock.request("PUT", "/x", body={}))
             await arrived.wait()
         await server.all_ended(1)
@@ -332,7 +373,7 @@ async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> N
         await server.all_ended(server.accepted)
 
 
-def apart(work: Callable[[str, Server], None], serve: Callable[[Line], Awaitable[None]]) -> None:
+def apart(work: Callable[[str, Server], None], serve: Serve) -> None:
     """Runs `work` with a server that has a thread and a loop of its own."""
     ready, done = threading.Event(), asyncio.Event()
     made: list[tuple[Server, asyncio.AbstractEventLoop]] = []
@@ -408,3 +449,70 @@ def test_one_blocking_client_in_many_threads() -> None:
         assert 1 <= server.accepted <= 20
 
     apart(work, always)
+
+
+def test_an_interrupt_ends_a_blocking_call() -> None:
+    main = threading.get_ident()
+
+    async def serve(line: Line) -> None:
+        await line.head()
+        if line.number == 1:
+            signal.pthread_kill(main, signal.SIGINT)
+            await line.end()
+        line.send(OK)
+        await line.end()
+
+    def work(url: str, server: Server) -> None:
+        with PaddockSync(url, "key") as paddock:
+            with pytest.raises(KeyboardInterrupt):
+                paddock.request("POST", "/x", body={})
+            assert paddock.request("POST", "/x", body={}) == {}
+            assert server.accepted == 2
+
+    apart(work, serve)
+
+
+def test_a_forked_process_uses_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(url: str, server: Server) -> None:
+        with PaddockSync(url, "key") as paddock:
+            paddock.request("GET", "/x")
+            monkeypatch.setattr("os.getpid", lambda: 1)
+            paddock.request("GET", "/x")
+            paddock.request("GET", "/x")
+            assert server.accepted == 2
+
+    apart(work, always)
+
+
+def test_a_blocking_client_in_a_thread_that_runs_a_loop() -> None:
+    def work(url: str, server: Server) -> None:
+        async def cell() -> None:
+            with PaddockSync(url, "key") as paddock:
+                assert paddock.request("POST", "/x", body={}) == {}
+                assert paddock.request("GET", "/x") == {}
+                assert server.accepted == 1
+
+        asyncio.run(cell())
+
+    apart(work, always)
+
+
+@pytest.mark.parametrize("size", [10, 20_000, 300_000])
+def test_blocking_calls_move_to_the_loop_when_they_need_it(size: int) -> None:
+    """One that fits into a socket's buffer does not."""
+    threads: set[str] = set()
+
+    def work(url: str, _: Server) -> None:
+        with PaddockSync(url, "key") as paddock:
+
+            async def ask() -> None:
+                await paddock._api.json("PUT", "/x", data=b"x" * size)
+                threads.add(threading.current_thread().name)
+
+            thread = paddock._link.thread
+            assert thread is not None
+            thread.run(ask())
+
+    apart(work, always)
+    own = threading.current_thread().name
+    assert threads == {own if size == 10 else "paddock-client"}

@@ -17,6 +17,9 @@ _MOST_BODY_BYTES = 256 * 1024 * 1024
 _MOST_FIELDS = 128
 _MOST_INTERIM = 16
 _MOST_CHUNK_LINE = 1024
+# So many chunks of any size, and then such an average: each costs more than its bytes.
+_FREE_CHUNKS = 4096
+_LEAST_CHUNK_BYTES = 64
 
 _TARGET = re.compile(r"/[!-~]*")
 _FIELD_TEXT = re.compile(r"[^\x00-\x1f\x7f]*")
@@ -87,6 +90,7 @@ class AnswerParser:
         self._body = bytearray()
         # Of the body or of its chunk.
         self._missing = 0
+        self._chunks = 0
         self._trailer_bytes = 0
         self._interim = 0
         self._status = 0
@@ -197,6 +201,9 @@ class AnswerParser:
         found = _CHUNK.fullmatch(line)
         if found is None:
             raise BadAnswerError("the size of a chunk is malformed")
+        self._chunks += 1
+        if self._chunks > max(_FREE_CHUNKS, len(self._body) // _LEAST_CHUNK_BYTES):
+            raise BadAnswerError("the body has too many chunks")
         size = int(found[1], 16)
         self._expect(size, _Part.CHUNK if size else _Part.TRAILER)
         return True
@@ -225,7 +232,7 @@ class AnswerParser:
         """The bytes before `end`, which are consumed with it; None if `end` has not arrived."""
         place = self._buffer.find(end, self._searched)
         if (len(self._buffer) if place < 0 else place) > most:
-            raise BadAnswerError(f"the head has more than {most} bytes")
+            raise BadAnswerError("the head, or a line in the body, is too long")
         if place < 0:
             self._searched = max(0, len(self._buffer) - len(end) + 1)
             return None

@@ -182,6 +182,19 @@ def test_malformed_chunks_are_refused(sent: bytes) -> None:
         AnswerParser().feed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + sent)
 
 
+def test_many_chunks_are_refused_if_they_are_small() -> None:
+    def chunks(size: int, count: int) -> bytes:
+        piece = b"%x\r\n%b\r\n" % (size, b"x" * size) * count
+        return HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + piece + b"0\r\n\r\n"
+
+    for size, count in ((1, 4000), (80, 10_000)):
+        message = AnswerParser().feed(chunks(size, count))
+        assert message is not None
+        assert len(message.body) == size * count
+    with pytest.raises(BadAnswerError, match="chunks"):
+        AnswerParser().feed(chunks(1, 5000))
+
+
 @pytest.mark.parametrize("framing", [b"\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
 def test_a_body_has_a_limit(framing: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.client.http_messages._MOST_BODY_BYTES", 10)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,14 @@ from typing import Any, Self
 
 import pytest
 
-from paddock import ConnectionLostError, NoAnswerError, NotPaddockError, Paddock, PaddockSync
+from paddock import (
+    ConnectionLostError,
+    NoAnswerError,
+    NotPaddockError,
+    Paddock,
+    PaddockSync,
+    UnreachableError,
+)
 from tests.support.limits import WAIT_SECONDS
 
 Serve = Callable[["Line"], Awaitable[None]]
@@ -516,3 +524,56 @@ def test_blocking_calls_move_to_the_loop_when_they_need_it(size: int) -> None:
     apart(work, always)
     own = threading.current_thread().name
     assert threads == {own if size == 10 else "paddock-client"}
+
+
+async def test_old_connections_are_not_used(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("blocking", "connections"):
+        monkeypatch.setattr(f"paddock.client.{module}.KEPT_SECONDS", -1)
+    async with serving(always) as server, face(server.url, "key") as paddock:
+        for number in (1, 2):
+            await paddock.request("POST", "/x", body={})
+            assert server.accepted == number
+        await server.all_ended(1)
+
+
+async def test_a_host_with_several_addresses(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one refuses."""
+
+    def found(_host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        places = [(address, port) for address in ("127.0.0.2", "127.0.0.1")]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+
+    monkeypatch.setattr("socket.getaddrinfo", found)
+    async with serving(always) as server:
+        url = server.url.replace("127.0.0.1", "several.example")
+        async with face(url, "key") as paddock:
+            assert await paddock.request("POST", "/x", body={}) == {}
+        assert server.accepted == 1
+
+
+async def test_nobody_at_the_address(face: Face) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with face(url, "key", get_retries=0) as paddock:
+            with pytest.raises(UnreachableError, match="no control plane answers at 127"):
+                await paddock.request("GET", "/x")
+    async with face("http://nowhere.invalid", "key", get_retries=0) as paddock:
+        with pytest.raises(UnreachableError, match="nowhere"):
+            await paddock.request("GET", "/x")
+
+
+async def test_nobody_accepts_in_time(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as full, socket.socket() as only:
+        full.bind(("127.0.0.1", 0))
+        # Room for one connection, which nobody accepts; the kernel ignores the others.
+        full.listen(0)
+        only.connect(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}"
+        async with face(url, "key", get_retries=0) as paddock:
+            with pytest.raises(NoAnswerError):
+                await paddock.json("GET", "/x", timeout=0.1)
+            for module in ("blocking", "connections"):
+                monkeypatch.setattr(f"paddock.client.{module}.CONNECT_SECONDS", 0.1)
+            with pytest.raises(UnreachableError):
+                await paddock.json("GET", "/x")

@@ -18,6 +18,7 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine import docker_namespaces
 from orchestrator.host.engine.docker import DockerEngine
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
@@ -339,8 +340,12 @@ async def test_a_renewal_restores_rules_that_are_still_trusted(
     assert sorted(rules(bridge)) == sorted(before)
 
 
-async def test_without_rules_there_is_no_network(client: docker.APIClient, image: str) -> None:
+async def test_without_rules_there_is_no_network(
+    client: docker.APIClient, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An image whose iptables do nothing useful: high is refused and nothing is left."""
+    # The host's own programs would take the name server away.
+    monkeypatch.setattr(docker_namespaces, "_PATH", "/nowhere")
     name = f"paddock-test-{secrets.token_hex(4)}:latest"
     repository = name.removesuffix(":latest")
     programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
+# The guard that is compiled for the mounted agent.
+GUARD = "sandbox_agent/enforce/guard.c"
 # Sandbox images with more programs; an operator's own list can be anywhere.
 LISTS = "images/sandbox"
 
@@ -49,6 +51,7 @@ SANDBOX = Recipe(
         "images/sandbox/Dockerfile",
         BASE_PACKAGES,
         BASE_UNUSED,
+        GUARD,
     ),
     labels={LABEL_IMAGE: "sandbox"},
 )
@@ -68,6 +71,7 @@ CONTROL_PLANE = Recipe(
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",
+        GUARD,
         "sandbox_agent/**/*.toml",
         "images/*.py",
     ),

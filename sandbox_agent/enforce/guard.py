@@ -19,7 +19,7 @@ from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.manifest import ReadManifest
 from sandbox_agent.decide.protocol import Configuration
-from sandbox_agent.enforce import guard_messages, profile, spawn
+from sandbox_agent.enforce import compiled, guard_messages, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
@@ -31,7 +31,7 @@ from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.enforce.reads.reports import Reports
 from sandbox_agent.enforce.root_inside import namespace
 
-# Idle guards that are kept; each takes about 1 MiB.
+# Idle guards of a kind that are kept; one in Python takes about 1 MiB.
 _KEPT = 2
 
 
@@ -81,6 +81,7 @@ class Guard:
         self._number = 0
         self.meter = meter
         self._recorder = recorder
+        self.compiled = setup.compiled
         self._profile = setup.profile
         self._source = Source(setup.profile.executable, self.pid)
         self._listener: int | None = None
@@ -91,13 +92,15 @@ class Guard:
         Raises: OSError if the guard is gone.
         """
         self._number += 1
-        self._source.begin(command_id, held=spawn.applies(self._profile, plan))
+        held = self.compiled or spawn.applies(self._profile, plan)
+        self._source.begin(command_id, held=held)
         if self._reports is not None:
             self._reports.begin(self._number, command_id, self._source)
         # The plan goes into a memory file, because it may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
-            os.write(document, marshal.dumps(tuple(plan)))
+            whole = compiled.document(plan) if self.compiled else marshal.dumps(tuple(plan))
+            os.write(document, whole)
             message = guard_messages.plan(self._number)
             socket.send_fds(self._starter, [message], [*pipes.descriptors, document])
         finally:
@@ -242,6 +245,8 @@ class Guards:
         self._meter = Meter()
         self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
+        # Whether most commands have the compiled guard.
+        self._compiled = compiled.available()
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
         self._idle: list[Guard] = []
@@ -254,22 +259,27 @@ class Guards:
         _check_workspace(self._configuration.workspace, self._configuration.uid)
         self._namespace = namespace.of_session(self._configuration)
         self._profile = self._build(profile.NO_TOOL)
+        self._compiled = self._compiled and compiled.serves(self._profile)
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
-        with contextlib.suppress(OSError):
-            self._idle.append(self.take())
+        if self._profile is not None:
+            with contextlib.suppress(OSError):
+                self._idle.append(self._make(self._profile, self._compiled))
 
-    def take(self) -> Guard:
-        """A guard for one command. Raises: OSError if no process can be created."""
+    def take(self, plan: Plan) -> Guard:
+        """A guard for that command. Raises: OSError if no process can be created."""
+        kind = self._compiled and compiled.runs(plan)
         for guard in [guard for guard in reversed(self._idle) if guard.settled]:
+            if guard.compiled != kind:
+                continue
             self._idle.remove(guard)
             if guard.idle:
                 return guard
             guard.close()
         if self._profile is None:
             raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
-        return self._make(self._profile)
+        return self._make(self._profile, kind)
 
     def take_for(self, tool: Tool) -> Guard:
         """A guard for a tool only, with its permissions. Raises: ConfinementError, OSError."""
@@ -281,7 +291,8 @@ class Guards:
 
     def give_back(self, guard: Guard) -> None:
         """Takes back a guard whose command has ended."""
-        if len(self._idle) < _KEPT and not guard.closed and not guard.lost:
+        same = sum(each.compiled == guard.compiled for each in self._idle)
+        if same < _KEPT and not guard.closed and not guard.lost:
             self._idle.append(guard)
         else:
             guard.close()
@@ -290,13 +301,14 @@ class Guards:
         more = self._programs, self.held, self._namespace
         return profile.build(self._configuration, self._kernel, tool, *more)
 
-    def _make(self, held_to: Profile) -> Guard:
+    def _make(self, held_to: Profile, kind: bool = False) -> Guard:
         guard = Guard(
             Setup(
                 self._configuration.uid,
                 self._configuration.processes,
                 held_to,
                 self._configuration.workspace,
+                kind,
             ),
             self._recorder,
             self._meter,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from sandbox_agent.core import limits
 from sandbox_agent.enforce import (
     command_process,
+    compiled,
     guard_messages,
     privileges,
     signalling,
@@ -37,13 +38,15 @@ _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 class Setup(NamedTuple):
     """The settings that every guard of this sandbox needs before its command.
 
-    `processes` is the maximum number of processes of the session's uid.
+    `processes` is the maximum number of processes of the session's uid. With `compiled`, the guard
+    is the compiled program.
     """
 
     uid: int
     processes: int
     profile: Profile
     workspace: str
+    compiled: bool = False
 
 
 def run(
@@ -76,6 +79,9 @@ def run(
         privileges.limit_resources(setup.processes)
         # The filter of root inside answers this call, so a command's process could not make it.
         os.setgroups([])
+        if setup.compiled:
+            descriptor = preference.descriptor
+            compiled.execute(setup.uid, profile, setup.workspace, agent, starter, descriptor)
         _confine(profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)

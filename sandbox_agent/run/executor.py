@@ -196,7 +196,7 @@ class Executor:
         try:
             return Command(
                 self._loop,
-                self._guards.take(),
+                self._guards.take(request.plan),
                 request,
                 Output(
                     self._configuration.output_bytes, request.background, StoredOutput(self._room)

@@ -88,7 +88,7 @@ class Session:
         name = f"c{len(self.outcomes)}"
         request = Request(name, plan, None, stdin_open=False, timeout_ms=60_000, background=False)
         output = Output(2**20, keep_tail=False)
-        guard = self._guards.take()
+        guard = self._guards.take(plan)
 
         def printed(_command: Command) -> None:
             if self._kill:

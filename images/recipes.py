@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
 # The guard that is compiled for the mounted agent.
-GUARD = "sandbox_agent/enforce/guard.c"
+GUARD = "sandbox_agent/enforce/guards/guard.c"
 # Sandbox images with more programs; an operator's own list can be anywhere.
 LISTS = "images/sandbox"
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, NoReturn
 from sandbox_agent.core import limits
 from sandbox_agent.enforce import (
     command_process,
-    compiled,
     guard_messages,
     privileges,
     signalling,
@@ -24,6 +23,7 @@ from sandbox_agent.enforce import (
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Report, Step
+from sandbox_agent.enforce.guards import compiled
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner
 
@@ -38,8 +38,7 @@ _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 class Setup(NamedTuple):
     """The settings that every guard of this sandbox needs before its command.
 
-    `processes` is the maximum number of processes of the session's uid. With `compiled`, the guard
-    is the compiled program.
+    `processes` is the session's most. `compiled`: the guard becomes the one in C.
     """
 
     uid: int
@@ -80,8 +79,7 @@ def run(
         # The filter of root inside answers this call, so a command's process could not make it.
         os.setgroups([])
         if setup.compiled:
-            descriptor = preference.descriptor
-            compiled.execute(setup.uid, profile, setup.workspace, agent, starter, descriptor)
+            compiled.execute(setup.uid, profile, setup.workspace, agent, starter, preference)
         _confine(profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)

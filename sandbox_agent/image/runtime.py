@@ -21,7 +21,7 @@ _CONFIGURATION = "config-"  # a static library of the interpreter, with which pr
 _CODE = "sandbox_agent"
 _START = "__main__.py"
 # The compiled guard, and where an image may have the program that was made of this very source.
-_GUARD = f"{_CODE}/enforce/guard.c"
+_GUARD = f"{_CODE}/enforce/guards/guard.c"
 _COMPILED = "/opt/paddock/guard-"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from sandbox_agent.enforce.compiled import PROGRAM
+from sandbox_agent.enforce.guards.compiled import PROGRAM
 from tests.support import compiled_guard_driver
 from tests.support.agent_code import AGENT_CODE
 from tests.support.compiled_guard_driver import REFUSED
@@ -18,7 +18,7 @@ from tests.support.limits import PROGRAM_SECONDS
 # The words of reports, by case.
 Said = dict[str, list[list[str]]]
 ROOT = Path(__file__).parents[2]
-GUARD = ROOT / "sandbox_agent" / "enforce" / "guard.c"
+GUARD = ROOT / "sandbox_agent" / "enforce" / "guards" / "guard.c"
 FUZZ = ROOT / "tests" / "support" / "guard_fuzz.c"
 COMPILER = ("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 RELEASE = ("-O2", "-fstack-protector-strong", "-fPIE", "-static-pie")

@@ -17,11 +17,12 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinement
-from sandbox_agent.enforce import compiled, kernel, profile
+from sandbox_agent.enforce import kernel, profile
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.guard_process import Setup
+from sandbox_agent.enforce.guards import compiled
 
 UID = 54321
 BOOT = Configuration(

@@ -3,7 +3,7 @@
  *
  * Arguments: a seed and how many inputs. Prints how many plans and orders were accepted. */
 #define main guard_main
-#include "../../sandbox_agent/enforce/guard.c"
+#include "../../sandbox_agent/enforce/guards/guard.c"
 #undef main
 
 static uint64_t state;

@@ -23,7 +23,7 @@ from sandbox_agent.decide.manifest import Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement
 from sandbox_agent.enforce import kernel
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.run.process import Command, Request
 
 UID = 54321

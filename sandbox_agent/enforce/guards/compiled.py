@@ -14,6 +14,7 @@ from sandbox_agent.core.limits import FULL_BYTES
 from sandbox_agent.decide.facilities import GUARD, WITHOUT
 from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.privileges import OomPreference
 from sandbox_agent.enforce.profile import Profile
 
 # Where the runtime has it.
@@ -74,17 +75,17 @@ def execute(
     workspace: str,
     agent: socket.socket,
     starter: socket.socket,
-    preference: int,
+    preference: OomPreference,
 ) -> NoReturn:
     """Becomes the compiled guard, which then confines itself: its file is out of its reach later.
 
-    `preference` is the file of its preference for being killed. Raises: OSError.
+    Raises: OSError.
     """
     if profile.ruleset is None:
         raise ValueError("the compiled guard needs a ruleset")
     code = os.memfd_create("filter", 0)
     os.write(code, profile.code)
-    descriptors = (agent.fileno(), starter.fileno(), preference, profile.ruleset, code)
+    descriptors = (agent.fileno(), starter.fileno(), preference.descriptor, profile.ruleset, code)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
     words = (*descriptors, uid, int(profile.mdwe), FULL_BYTES, workspace)

@@ -296,3 +296,8 @@ async def test_eight_at_once(high: Sides) -> None:
         *(high.compiled.run(argv=["/bin/sh", "-c", f"exit {n}"]) for n in range(8))
     )
     assert [each.exit_code for each in done] == list(range(8))
+
+
+async def test_nothing_of_a_compiler_is_in_the_image(high: Sides) -> None:
+    said = await both(high, argv=["bash", "-c", "command -v gcc cc as ld || echo none"])
+    assert said["stdout"] == "none\n"

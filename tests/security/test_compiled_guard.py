@@ -5,6 +5,7 @@ import json
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -16,7 +17,7 @@ from tests.support.compiled_guard_driver import REFUSED
 from tests.support.limits import PROGRAM_SECONDS
 
 # The words of reports, by case.
-Said = dict[str, list[list[str]]]
+Said = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 GUARD = ROOT / "sandbox_agent" / "enforce" / "guards" / "guard.c"
 FUZZ = ROOT / "tests" / "support" / "guard_fuzz.c"
@@ -73,6 +74,13 @@ def said(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Said:
 def test_a_wrong_plan_is_refused_and_starts_nothing(said: Said, name: str) -> None:
     number = errno.E2BIG if name.startswith("too ") else errno.EINVAL
     assert said[name] == [["X0", str(number)], ["E0", "0", "0", "0", "0"]]
+
+
+def test_both_guards_decide_alike_about_operands_and_directories(said: Said) -> None:
+    in_c, in_python = said["in c"], said["in python"]
+    assert in_c == in_python
+    # And not all alike.
+    assert {words[0][0][0] for words in dict(in_c).values()} == {"D", "E", "X"}
 
 
 def test_a_guard_goes_on_after_wrong_plans(said: Said) -> None:

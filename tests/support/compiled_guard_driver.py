@@ -42,6 +42,32 @@ BOOT = Configuration(
 )
 TRUE = Plan("/bin/true", ["true"], {"A": "1"}, ".", [("x", True)], "/tmp")
 WHOLE = compiled.document(TRUE)
+TOP = "/tmp/top"
+LINKS = {
+    **{"in": "deep/file", "into": "deep", "up": "deep/../deep/er/..", "out": "/etc/hostname"},
+    **{"over": "../../etc", "gone": "nowhere", "new": "nowhere/../..", "a": "b", "b": "a"},
+    **{"deep/back": "../deep/er", "slash": "deep/", "top": ".", "self": "self/x"},
+    **{f"n{i}": f"n{i - 1}" for i in range(1, 45)},
+    "n0": "deep",
+}
+PATHS = [
+    *LINKS,
+    *(
+        "deep",
+        "deep/er",
+        ".",
+        "",
+        "..",
+        "/etc",
+        "/tmp/top/deep",
+        "deep/..",
+        "deep/../..",
+        "deep//er/",
+    ),
+    *("in/", "into/", "into/file", "into/../into/file", "over/passwd", "missing", "missing/x"),
+    *("missing/../deep", "gone/x", "new/x", "deep/file/x", "a/x", "deep/back/../../..", "x" * 300),
+    *("top/" * 30 + "deep", "top/" * 45 + "deep", "deep/../" * 400, "out/x", "deep/back/", "n39/x"),
+]
 COUNTS = struct.Struct("<III")
 REFUSED = {
     "nothing": b"",
@@ -75,15 +101,19 @@ class Driver:
         assert compiled.serves(self._confined)
         self._recorder = ExecRecorder(self.loop, EventBuffer("0" * 16, lambda _: None), UID)
 
-    def guard(self, processes: int = 100) -> Guard:
-        setup = Setup(UID, processes, self._confined, WORKSPACE_DIR, compiled=True)
+    def guard(self, processes: int = 100, *, in_c: bool = True) -> Guard:
+        setup = Setup(UID, processes, self._confined, WORKSPACE_DIR, compiled=in_c)
         return Guard(setup, self._recorder, Meter())
 
     def prepare(self, guard: Guard, document: bytes = WHOLE) -> None:
         """Gives it a command with that document as its plan."""
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         with patch.object(compiled, "document", return_value=document):
-            guard.prepare("c", TRUE, Pipes(null, null, null))
+            self.start(guard, TRUE)
+
+    def start(self, guard: Guard, plan: Plan) -> None:
+        """Gives it a command."""
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        guard.prepare("c", plan, Pipes(null, null, null))
         os.close(null)
 
     def reports(self, guard: Guard, wanted: int) -> list[list[str]]:
@@ -106,9 +136,44 @@ class Driver:
                 self.loop.step()
 
 
+def lay_out() -> None:
+    """Files, and links that stay, that lead out, that have no target and that have no end."""
+    os.makedirs(f"{TOP}/deep/er")
+    with open(f"{TOP}/deep/file", "w"):
+        pass
+    for name, target in LINKS.items():
+        os.symlink(target, f"{TOP}/{name}")
+
+
+def decisions(driver: Driver, *, in_c: bool) -> dict[str, list[list[str]]]:
+    """What a guard reports about each operand and each directory."""
+    guard = driver.guard(in_c=in_c)
+    plain = TRUE._replace(workspace=TOP, inside=[])
+    plans = {
+        f"operand {path} {follow}": plain._replace(inside=[("deep", True), (path, follow)])
+        for path in PATHS
+        for follow in (True, False)
+    }
+    plans |= {f"directory {path}": plain._replace(cwd=path) for path in PATHS}
+    said = {}
+    for name, plan in plans.items():
+        driver.start(guard, plan)
+        guard.go()
+        first = driver.reports(guard, 1)[0]
+        said[name] = [first if first[0][0] in "XD" else first[:1]]
+        if first[0][0] in "XD":
+            driver.reports(guard, 1)
+    guard.close()
+    return said
+
+
 def main() -> None:
     driver = Driver()
-    said: dict[str, object] = {}
+    lay_out()
+    said: dict[str, object] = {
+        "in c": decisions(driver, in_c=True),
+        "in python": decisions(driver, in_c=False),
+    }
     guard = driver.guard()
     for name, document in REFUSED.items():
         driver.prepare(guard, document)

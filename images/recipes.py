@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
+# The guard that is compiled for the mounted agent.
+GUARD = "sandbox_agent/enforce/guards/guard.c"
 # The list of the packages in a newer base made here.
 NEWER_PACKAGES = "images/control-plane/packages"
 # Sandbox images with more programs; an operator's own list can be anywhere.
@@ -54,6 +56,7 @@ SANDBOX = Recipe(
         "images/sandbox/Dockerfile",
         BASE_PACKAGES,
         BASE_UNUSED,
+        GUARD,
     ),
     labels={LABEL_IMAGE: "sandbox"},
 )
@@ -73,6 +76,7 @@ CONTROL_PLANE = Recipe(
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",
+        GUARD,
         "sandbox_agent/**/*.toml",
         "images/*.py",
     ),

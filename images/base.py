@@ -2,7 +2,8 @@
 
 In this order: the image that `PADDOCK_BASE_IMAGE` names; a base made here earlier; Debian's image
 from a registry; a base made here from Debian packages. So an engine without a registry builds the
-same image as one with a registry.
+same image as one with a registry. A newer Debian is chosen in the same order, and is not there if
+none of these ways leads to it.
 """
 
 import hashlib
@@ -22,6 +23,8 @@ from docker.utils import kwargs_from_env
 from requests.exceptions import RequestException
 
 from images.errors import BuildError
+from images.mirrors import serving, source_files
+from images.releases import codename
 
 REGISTRY_BASE = "debian:bookworm-slim"
 LOCAL_BASE = "paddock/base"
@@ -68,6 +71,36 @@ def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Rep
     return local
 
 
+def choose_newer(
+    client: docker.APIClient, suite: str, packages: bytes, unused: bytes, report: Report
+) -> str | None:
+    """The name of a base of that Debian, such as `trixie`; None if there is none to be had.
+
+    An operator's own base is not replaced.
+    """
+    if os.environ.get("PADDOCK_BASE_IMAGE"):
+        return None
+    local, registry = newer_names(suite, packages, unused)
+    for name in (local, registry):
+        if inspect(client, name) is not None:
+            return name
+    if pull(registry, report):
+        return registry
+    report(f"no registry answers: making a base of {suite} from Debian packages")
+    try:
+        _make(client, local, packages.decode().split(), unused.decode().split(), report, suite)
+    except BuildError as error:
+        report(f"no base of {suite}: {error}")
+        return None
+    return local
+
+
+def newer_names(suite: str, packages: bytes, unused: bytes) -> tuple[str, str]:
+    """The names of that Debian's base: the one made here, and the registry's."""
+    repository, _, tag = local_name(packages, unused).partition(":")
+    return f"{repository}:{suite}-{tag}", f"debian:{suite}-slim"
+
+
 def local_name(packages: bytes, unused: bytes) -> str:
     """The name of the base made here, which depends on its contents."""
     digest = hashlib.sha256(packages + b"\0" + unused).hexdigest()
@@ -104,13 +137,20 @@ def pull(name: str, report: Report) -> bool:
 
 
 def _make(
-    client: docker.APIClient, name: str, packages: list[str], unused: list[str], report: Report
+    client: docker.APIClient,
+    name: str,
+    packages: list[str],
+    unused: list[str],
+    report: Report,
+    suite: str | None = None,
 ) -> None:
+    own = _suite()
+    suite = suite or own
     _require_mmdebstrap(report)
     with tempfile.TemporaryDirectory(prefix="paddock-base-") as directory:
         archive = Path(directory) / "base.tar"
         command = mmdebstrap_command(
-            archive, packages, unused, _suite(), _sources(), _apt_settings()
+            archive, packages, unused, suite, _sources(suite, own), _apt_settings()
         )
         run(command, report)
         repository, _, tag = name.partition(":")
@@ -159,22 +199,21 @@ def _require_mmdebstrap(report: Report) -> None:
 
 
 def _suite() -> str:
-    text = Path("/etc/os-release").read_text()
-    found = re.search(r'^VERSION_CODENAME="?([\w-]+)', text, re.MULTILINE)
+    found = codename(Path("/etc/os-release").read_text())
     if found is None:
         raise BuildError("/etc/os-release has no VERSION_CODENAME: set PADDOCK_BASE_IMAGE")
-    return found[1]
+    return found
 
 
-def _sources() -> list[str]:
-    parts = Path("/etc/apt/sources.list.d")
-    candidates = [
-        Path("/etc/apt/sources.list"),
-        *sorted(parts.glob("*.list")),
-        *sorted(parts.glob("*.sources")),
-    ]
-    pattern = re.compile(r"^\s*(deb\s|URIs:)", re.MULTILINE)
-    return [str(path) for path in candidates if path.is_file() and pattern.search(path.read_text())]
+def _sources(suite: str, own: str) -> list[str]:
+    """This machine's files; for another suite, the mirrors that have this machine's own."""
+    files = source_files()
+    if suite == own:
+        return [str(path) for path in files]
+    mirrors = serving((path.read_text() for path in files), own)
+    if not mirrors:
+        raise BuildError(f"no mirror of {own} is known here")
+    return [f"deb {mirror} {suite} main" for mirror in mirrors]
 
 
 def _apt_settings() -> list[str]:

@@ -16,9 +16,17 @@ import docker
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 
-from images import base
+from images import base, releases
 from images.errors import BuildError
-from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT, SANDBOX, Recipe, context_files
+from images.recipes import (
+    BASE_PACKAGES,
+    BASE_UNUSED,
+    NEWER_PACKAGES,
+    ROOT,
+    SANDBOX,
+    Recipe,
+    context_files,
+)
 from orchestrator.host.engine.base import LABEL_INPUTS
 
 # The longest silence of the engine during a build step, in seconds.
@@ -82,8 +90,7 @@ def _build(
 ) -> Result:
     if not (ROOT / recipe.dockerfile).exists():
         raise BuildError("images can be built only in a checkout of the repository")
-    packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
-    base_name = base.choose(client, packages, unused, report)
+    base_name = _base(client, recipe, report)
     base_image = base.inspect(client, base_name)
     if base_image is None:
         raise BuildError(f"the base image {base_name} was removed meanwhile: try again")
@@ -92,8 +99,11 @@ def _build(
     previous = base.inspect(client, name)
     if previous and not force and labels_of(previous).get(LABEL_INPUTS) == inputs:
         return Result(name, str(previous["Id"]), built=False)
+    arguments = {"BASE_IMAGE": base_name, **proxies()}
     if recipe.prepare is not None:
-        files |= recipe.prepare(files, str(base_image["Architecture"]), report)
+        release = releases.of_image(client, base_name)
+        files |= recipe.prepare(files, str(base_image["Architecture"]), release, report)
+        arguments["PYTHON"] = release.python
     files |= recipe.programs.trust()
     report(f"building {name} on {base_name}")
     events = client.build(
@@ -101,7 +111,7 @@ def _build(
         custom_context=True,
         dockerfile=recipe.dockerfile,
         tag=name,
-        buildargs={"BASE_IMAGE": base_name, **proxies()},
+        buildargs=arguments,
         labels={**recipe.labels, LABEL_INPUTS: inputs},
         nocache=force,
         rm=True,
@@ -120,6 +130,29 @@ def _build(
     if previous and previous["Id"] != current["Id"]:
         _discard(client, str(previous["Id"]))
     return Result(name, str(current["Id"]), built=True)
+
+
+def base_names(recipe: Recipe) -> list[str]:
+    """The bases on which the recipe's image can be, the one that it prefers first."""
+    if wanted := os.environ.get("PADDOCK_BASE_IMAGE"):
+        return [wanted]
+    packages, unused, newer = _lists()
+    names = [base.local_name(packages, unused), base.REGISTRY_BASE]
+    return (
+        names if recipe.suite is None else [*base.newer_names(recipe.suite, newer, unused), *names]
+    )
+
+
+def _base(client: docker.APIClient, recipe: Recipe, report: base.Report) -> str:
+    packages, unused, newer = _lists()
+    found = None
+    if recipe.suite is not None:
+        found = base.choose_newer(client, recipe.suite, newer, unused, report)
+    return found or base.choose(client, packages, unused, report)
+
+
+def _lists() -> list[bytes]:
+    return [(ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED, NEWER_PACKAGES)]
 
 
 def proxies() -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Lists which images are on the engine, and whether they are current."""
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Literal, NamedTuple
@@ -10,12 +9,9 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from images import base
-from images.builder import input_hash, labels_of
+from images.builder import base_names, input_hash, labels_of
 from images.errors import BuildError
 from images.recipes import (
-    BASE_PACKAGES,
-    BASE_UNUSED,
-    ROOT,
     SANDBOX,
     Recipe,
     context_files,
@@ -124,9 +120,7 @@ def _presence(
 def _inputs(client: docker.APIClient, recipe: Recipe) -> str | None:
     """The input hash of a build; None without sources or a base."""
     try:
-        packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
-        wanted = os.environ.get("PADDOCK_BASE_IMAGE")
-        names = [wanted] if wanted else [base.local_name(packages, unused), base.REGISTRY_BASE]
+        names = base_names(recipe)
         found = next(filter(None, (base.inspect(client, name) for name in names)), None)
         return None if found is None else input_hash(context_files(recipe=recipe), str(found["Id"]))
     except OSError:

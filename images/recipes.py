@@ -8,6 +8,7 @@ from images import base, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
 from images.programs import NO_PROGRAMS, Programs
+from images.releases import Release
 from orchestrator.host.engine.base import LABEL_IMAGE
 from orchestrator.host.engine.image_names import familiar
 
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
+# The guard that is compiled for the mounted agent.
+GUARD = "sandbox_agent/enforce/guards/guard.c"
+# The list of the packages in a newer base made here.
+NEWER_PACKAGES = "images/control-plane/packages"
 # Sandbox images with more programs; an operator's own list can be anywhere.
 LISTS = "images/sandbox"
 
@@ -25,8 +30,9 @@ class Recipe(NamedTuple):
     """The name and the contents of one image.
 
     `sources` are patterns relative to the repository. `prepare` makes the further files for the
-    build, for an engine of the given architecture. `more_packages` are Debian packages in addition
-    to those of the base, `programs` are those of npm and PyPI.
+    build, for an engine of the given architecture and a base of the given release. `suite` is a
+    Debian that the image prefers to the sandbox's base. `more_packages` are Debian packages in
+    addition to those of the base, `programs` are those of npm and PyPI.
     """
 
     name: str
@@ -35,7 +41,8 @@ class Recipe(NamedTuple):
     dockerfile: str
     sources: tuple[str, ...]
     labels: Mapping[str, str]
-    prepare: Callable[[Files, str, base.Report], Files] | None = None
+    prepare: Callable[[Files, str, Release, base.Report], Files] | None = None
+    suite: str | None = None
     more_packages: tuple[str, ...] = ()
     programs: Programs = NO_PROGRAMS
 
@@ -49,6 +56,7 @@ SANDBOX = Recipe(
         "images/sandbox/Dockerfile",
         BASE_PACKAGES,
         BASE_UNUSED,
+        GUARD,
     ),
     labels={LABEL_IMAGE: "sandbox"},
 )
@@ -59,7 +67,7 @@ CONTROL_PLANE = Recipe(
     dockerfile="images/control-plane/Dockerfile",
     sources=(
         "images/control-plane/Dockerfile",
-        "images/control-plane/packages",
+        NEWER_PACKAGES,
         "pyproject.toml",
         site.LOCK,
         "README.md",
@@ -68,11 +76,14 @@ CONTROL_PLANE = Recipe(
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",
+        GUARD,
         "sandbox_agent/**/*.toml",
         "images/*.py",
     ),
     labels={},
     prepare=site.install,
+    # The newest supported Python. Levels name files of the sandboxes' release, so those stay on it.
+    suite="trixie",
 )
 
 

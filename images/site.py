@@ -10,24 +10,24 @@ from pathlib import Path
 
 from images import base
 from images.errors import BuildError
+from images.releases import DEBIAN_12, Release
 
 # The exact versions of the dependencies; the path is relative to the repository.
 LOCK = "requirements.lock"
-# The version of Debian 12, which is the base of every image.
-PYTHON = "3.11"
-_GLIBC_MINOR = 36
 _OLDEST_GLIBC_MINOR = 17
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def install(files: Mapping[str, bytes], architecture: str, report: base.Report) -> dict[str, bytes]:
+def install(
+    files: Mapping[str, bytes], architecture: str, release: Release, report: base.Report
+) -> dict[str, bytes]:
     """`site/<path>` of every installed file: the project in `files` and its dependencies.
 
-    `architecture` is the engine's name for it. Raises: BuildError.
+    `architecture` is the engine's name for it, `release` the base's. Raises: BuildError.
     """
     if "pyproject.toml" not in files:
         raise BuildError("the control plane's image can be built only in a clone of the repository")
-    platforms = platform_options(architecture)
+    platforms = platform_options(architecture, release)
     report("installing the control plane's Python packages")
     with tempfile.TemporaryDirectory(prefix="paddock-site-") as directory:
         source, wheels, site = (Path(directory) / name for name in ("source", "wheels", "site"))
@@ -38,14 +38,14 @@ def install(files: Mapping[str, bytes], architecture: str, report: base.Report) 
         _pip(report, "wheel", "--no-deps", f"--wheel-dir={wheels}", str(source))
         (wheel,) = wheels.iterdir()
         target = [f"--target={site}", "--no-compile", "--no-deps", "--only-binary=:all:"]
-        target += ["--implementation=cp", f"--python-version={PYTHON}", *platforms]
+        target += ["--implementation=cp", f"--python-version={release.python}", *platforms]
         _pip(report, "install", *target, "--require-hashes", f"--requirement={source / LOCK}")
         _pip(report, "install", *target, str(wheel))
         return _collected(site)
 
 
-def platform_options(architecture: str) -> list[str]:
-    """pip's options for wheels that run on Debian 12. Raises: BuildError.
+def platform_options(architecture: str, release: Release = DEBIAN_12) -> list[str]:
+    """pip's options for wheels that run on that release. Raises: BuildError.
 
     pip accepts a wheel for an older C library only if that platform's name is listed.
     """
@@ -55,7 +55,7 @@ def platform_options(architecture: str) -> list[str]:
             f"the engine runs on {architecture}; the control plane's image is made for "
             f"{' and '.join(_MACHINES)} only"
         )
-    minors = range(_GLIBC_MINOR, _OLDEST_GLIBC_MINOR - 1, -1)
+    minors = range(release.glibc_minor, _OLDEST_GLIBC_MINOR - 1, -1)
     names = [*(f"manylinux_2_{minor}" for minor in minors), "manylinux2014"]
     return [f"--platform={name}_{machine}" for name in names]
 

@@ -7,7 +7,7 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.protocol import Configuration, Message
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.files import operations

@@ -47,7 +47,8 @@ def project(name: str) -> dict[str, Any]:
     ours = whole["project"]
     client_needs = set(whole["tool"]["paddock"]["client-dependencies"])
     # Development dependencies, and the classifier that prevents an accidental upload of the whole.
-    del ours["optional-dependencies"]["dev"], ours["classifiers"]
+    del ours["optional-dependencies"]["dev"]
+    ours["classifiers"].remove("Private :: Do Not Upload")
     packages = whole["tool"]["setuptools"]["packages"]["find"]["include"]
     ours["name"] = name
     if name == CLIENT:

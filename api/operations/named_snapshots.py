@@ -42,7 +42,7 @@ async def create_snapshot(
     blocks with the workspace if the host's disk can do that, whatever its size. What is staged is
     not in it.
     """
-    taking = named_snapshots.take(context.principal, context.session(), body.name)
+    taking = named_snapshots.take(context.principal, context.session(), body.name, body.metadata)
     return Made(view(await context.work.complete(taking), settings.snapshot_retention))
 
 

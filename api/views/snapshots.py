@@ -1,5 +1,6 @@
 """Named snapshots as the API shows them."""
 
+import json
 from datetime import datetime, timedelta
 
 from api.views.sessions import created
@@ -31,6 +32,7 @@ def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
             "method": found.method,
             "frozen_ms": found.frozen_us / 1000 if found.ready else None,
             "sha256": found.sha256,
+            "metadata": json.loads(found.metadata),
         }
     )
 

@@ -36,6 +36,7 @@ class TaskName(StrEnum):
     WARM_TEMPLATES = "warm-templates"
     USAGE = "usage"
     HOOKS = "hooks"
+    OPEN_NETWORK = "open-network"
 
 
 class TaskState(StrEnum):

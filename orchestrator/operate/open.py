@@ -22,6 +22,7 @@ from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.watcher import Watcher
@@ -98,6 +99,9 @@ async def open_operate(
         sessions.room.check,
         sessions.shares.slots.quiet,
     )
+    open_network = sandbox.sandboxes.open_network
+    closers.push_async_callback(open_network.close)
+    open_network.run(tasks, lambda: _on_open_network(sessions, pool))
     reload.watch(record.recorder, tasks)
     closers.push_async_callback(reload.close)
     # They close before the sandboxes, which thus learn of no read that fails in the shutdown.
@@ -126,6 +130,14 @@ async def open_operate(
         usage,
         KeyEdits(settings, reload, record.recorder),
         await _hooks(settings, ground, rules, record, floor, closers),
+    )
+
+
+def _on_open_network(sessions: Sessions, pool: WarmPool) -> bool:
+    """Whether a session's sandbox has the open network, or one that waits."""
+    sandboxes = (session.sandbox for session in sessions.registry.live)
+    return any(sandbox is not None and sandbox.network for sandbox in sandboxes) or any(
+        shape.level.network == "open" for shape in pool.shapes
     )
 
 

@@ -1,18 +1,16 @@
 """One client, two interfaces: methods are coroutines or block, depending on their object's type.
 
 A class of the client is written once, with coroutines. Its type parameter selects the interface: on
-a `Session[Async]`, `exec` is awaited; on a `Session[Sync]`, `exec` returns when it is done, while
-its coroutine runs on the client's own event loop thread.
+a `Session[Async]`, `exec` is awaited; on a `Session[Sync]`, `exec` returns when it is done: its
+coroutine runs in the caller's thread, and from where it needs an event loop on that of the client.
 """
 
-import asyncio
 import functools
-import sys
-import threading
 import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, overload
 
+from paddock.client.loop_thread import LoopThread
 from paddock.client.transport import Transport
 
 if TYPE_CHECKING:
@@ -37,70 +35,6 @@ if TYPE_CHECKING:
     F = TypeVar("F", Async, Sync, default=Async)
 else:
     F = TypeVar("F", Async, Sync)
-
-
-class LoopThread:
-    """An event loop on its own thread, for callers that have none."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="paddock-client", daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` and returns its result; cancels it if this thread is interrupted."""
-        if self._loop.is_closed():
-            work.close()
-            raise RuntimeError("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-        """Yields the items; the source is closed if the caller stops early."""
-        end = object()
-
-        async def following() -> T | object:
-            return await anext(items, end)
-
-        try:
-            while (item := self.run(following())) is not end:
-                yield item  # type: ignore[misc]
-        finally:
-            # At interpreter shutdown the thread is stopped and would never answer.
-            if not self._loop.is_closed() and not sys.is_finalizing():
-                self.run(_closed(items))
-
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancels running work, runs the last coroutine, and ends the thread; once."""
-        if self._loop.is_closed():
-            last.close()
-            return
-        self.run(_cancel_others())
-        self.run(self._loop.shutdown_asyncgens())
-        self.run(last)
-        self.run(self._loop.shutdown_default_executor())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _closed(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Link(NamedTuple):

@@ -11,6 +11,8 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, ParamSpec, TypeVar
 
+from paddock.client.loop_thread import on_loop
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -37,11 +39,13 @@ async def off_loop(function: Callable[P, T], *args: P.args, **options: P.kwargs)
 
     There is no time limit, as for any program that uses its own disk.
     """
+    await on_loop()
     return await asyncio.to_thread(function, *args, **options)
 
 
 async def finally_off_loop(function: Callable[[], None]) -> None:
     """Runs `function` in a thread, even if the caller is cancelled, because it releases."""
+    await on_loop()
     await asyncio.shield(off_loop(function))
 
 

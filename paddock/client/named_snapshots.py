@@ -1,5 +1,7 @@
 """Named snapshots: copies of workspaces that a key keeps, and from which sessions begin."""
 
+from collections.abc import Mapping
+
 from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
 from paddock.client.requests import given, segment
@@ -55,18 +57,21 @@ class SessionSnapshots(Face[F]):
         self._path = path
 
     @method
-    async def create(self, name: str) -> NamedSnapshot:
+    async def create(
+        self, name: str, *, metadata: Mapping[str, str] | None = None
+    ) -> NamedSnapshot:
         """Keeps a copy of the workspace under a name of the session's key.
+
+        `metadata`: your own texts by name, of any characters, 16 KiB in all; on record.
 
         The session may be in use; `frozen_ms` says how long what writes to the workspace had to
         wait. Raises: ConflictError if the name is taken, or the session can have no snapshot;
         RateLimitedError for the key's quota; CapacityExhaustedError if the host's disk is full.
         """
+        body = {"name": name, **given(metadata=metadata)}
+        path = f"{self._path}/snapshots"
         return read(
-            NamedSnapshot,
-            await self._api.json(
-                "POST", f"{self._path}/snapshots", body={"name": name}, timeout=COPY_SECONDS
-            ),
+            NamedSnapshot, await self._api.json("POST", path, body=body, timeout=COPY_SECONDS)
         )
 
 

@@ -12,12 +12,14 @@ from urllib.parse import quote
 from paddock.client.answers import read, read_items
 from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
-from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
+from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.hooks import Hooks
 from paddock.client.keys import Keys
+from paddock.client.loop_thread import LoopThread
 from paddock.client.memory import KeyMemory
 from paddock.client.named_snapshots import NamedSnapshots
 from paddock.client.offers import Images, Models, Policies, Tools
+from paddock.client.pool import Options, Pool
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
@@ -26,7 +28,7 @@ from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.templates import Templates
-from paddock.client.transport import Options, Pool, Transport
+from paddock.client.transport import Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup

@@ -4,76 +4,42 @@ import asyncio
 import io
 import json
 import math
-import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from ssl import SSLContext
 from typing import Any, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from paddock.client import errors
-from paddock.client.answers import json_object, not_paddock, refusal, translated
-from paddock.client.resolver import Resolver
-from paddock.client.retry import RetryPolicy
+from paddock.client.answers import (
+    Answer,
+    answer_of,
+    json_object,
+    not_paddock,
+    read_answer,
+    refusal,
+    translated,
+)
+from paddock.client.http_messages import request_bytes
+from paddock.client.loop_thread import in_loop, on_loop
+from paddock.client.pool import Pool
+from paddock.client.sockets import CONNECT_SECONDS
 from paddock.client.sse import EventParser, ServerEvent
 from paddock.client.websocket import Socket, connected
 
 T = TypeVar("T")
 
-_CONNECT_SECONDS = 5.0
 # An idle stream has a heartbeat every 15 seconds.
 _SILENCE_SECONDS = 45.0
 _CHUNK_BYTES = 256 * 1024
-# A host that vanished silently is detected after about a minute.
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a client, in seconds and counts."""
-
-    timeout: float
-    retry: RetryPolicy
-    reconnect: float
-    ssl: SSLContext | None
-
-
-class Pool:
-    """The connections to one control plane. They are opened on use, and closed once."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = _base_url(url)
-        self.options = options
-        self._http: aiohttp.ClientSession | None = None
-        self._closed = False
-
-    def http(self) -> aiohttp.ClientSession:
-        """The open connections. Raises: RuntimeError after `close`."""
-        if self._closed:
-            raise RuntimeError("this client is closed")
-        if self._http is None:
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    ssl=self.options.ssl or True,
-                    socket_factory=_lasting_socket,
-                    resolver=Resolver(),
-                    limit=0,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # The download's length must be that of the file.
-                headers={"Accept-Encoding": "identity", "User-Agent": "paddock-python"},
-            )
-        return self._http
-
-    async def close(self) -> None:
-        """Closes every connection."""
-        self._closed = True
-        if self._http is not None:
-            await self._http.close()
+# A larger body is sent by aiohttp in pieces, because one large piece would block the loop.
+_MOST_LEAN_BYTES = 256 * 1024
+# What a socket takes whole, so that an early answer is read.
+_MOST_BLOCKING_BYTES = 16 * 1024
+_LEAN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class Transport:
@@ -101,25 +67,74 @@ class Transport:
         params: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         statuses: tuple[int, ...] = (),
-        **options: Any,
+        data: Any = None,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The JSON object of a success, or of a failure with one of `statuses`."""
+        """The JSON object of a success, or of a failure with one of `statuses`.
+
+        `body` is sent as JSON, `data` as it is. Raises: ArgumentError if nothing can be sent.
+        """
         if timeout is not None and not math.isfinite(timeout):
             raise errors.ArgumentError(f"a time-out is a finite number of seconds, not {timeout}")
-        limit = aiohttp.ClientTimeout(
-            total=timeout or self.options.timeout, sock_connect=_CONNECT_SECONDS
-        )
-        options["headers"] = headers = {**self._headers, **(options.get("headers") or {})}
+        seconds = timeout or self.options.timeout
         if body is not None:
-            options |= _as_json(body, headers)
+            data, headers = _as_json(body), {**(headers or {}), "Content-Type": "application/json"}
+        headers = {**self._headers, **(headers or {})}
+        if not path.startswith("/"):
+            raise errors.ArgumentError("a path begins with a slash")
+        ask = self._lean if self._is_lean(method, data) else self._full
 
         async def once() -> dict[str, Any]:
             with translated(method, path):
-                response = await self._send(method, path, params, limit, statuses, options)
-                async with response:
-                    return await json_object(response)
+                answer = await ask(method, path, params, seconds, headers, data)
+            if 200 <= answer.http_status < 300 or answer.http_status in statuses:
+                return json_object(answer)
+            raise refusal(answer, method, path)
 
         return await self._retried(method, once)
+
+    def _is_lean(self, method: str, data: Any) -> bool:
+        """Whether neither the connection nor the message needs aiohttp."""
+        small = data is None or (isinstance(data, bytes) and len(data) <= _MOST_LEAN_BYTES)
+        return self.pool.plain and small and method in _LEAN_METHODS
+
+    async def _lean(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+        headers: Mapping[str, str],
+        data: Any,
+    ) -> Answer:
+        target = self.pool.prefix + path
+        if params:
+            target = _with_query(URL(target, encoded=True), params).raw_path_qs
+        if data is not None and "Content-Type" not in headers:
+            headers = {**headers, "Content-Type": "application/octet-stream"}
+        request = request_bytes(method, target, self.pool.fixed, headers, data)
+        if len(request) > _MOST_BLOCKING_BYTES:
+            await on_loop()
+        if in_loop():
+            message = await self.pool.lean().exchange(method, request, seconds)
+        else:
+            message = self.pool.blocking().exchange(method, request, seconds)
+        return answer_of(message, self.pool.origin)
+
+    async def _full(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+        headers: Mapping[str, str],
+        data: Any,
+    ) -> Answer:
+        await on_loop()
+        limit = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        options = {"headers": headers} if data is None else {"headers": headers, "data": data}
+        async with await self._send(method, path, params, limit, options) as response:
+            return await read_answer(response)
 
     @asynccontextmanager
     async def open(
@@ -136,18 +151,24 @@ class Transport:
 
         `heed` receives the headers first.
         """
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
+        await on_loop()
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
         options["headers"] = {**self._headers, **options.get("headers", {})}
 
         async def once() -> aiohttp.ClientResponse:
             with translated(method, path):
-                return await self._send(method, path, params, limit, (), options)
+                response = await self._send(method, path, params, limit, options)
+                if 200 <= response.status < 300:
+                    return response
+                async with response:
+                    answer = await read_answer(response)
+            raise refusal(answer, method, path)
 
         response = await self._retried(method, once)
         async with response:
             if response.content_type != content_type:
-                raise not_paddock(response)
+                raise not_paddock(await read_answer(response))
             if heed is not None:
                 heed(response.headers)
             yield _pieces(response, method, path)
@@ -164,13 +185,21 @@ class Transport:
         params: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
         """The events of a stream as they arrive, after the id `after` if given."""
+        options: dict[str, Any] = {}
         headers = {"Accept": "text/event-stream", **(headers or {})}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
-        options = {"headers": headers} if body is None else _as_json(body, headers)
+        if body is not None:
+            options["data"], headers["Content-Type"] = _as_json(body), "application/json"
         media, silence = "text/event-stream", _SILENCE_SECONDS
         async with self.open(
-            method, path, content_type=media, silence=silence, params=params, **options
+            method,
+            path,
+            content_type=media,
+            silence=silence,
+            params=params,
+            headers=headers,
+            **options,
         ) as pieces:
             yield _parsed(pieces)
 
@@ -179,6 +208,7 @@ class Transport:
         self, path: str, params: Mapping[str, Any], protocol: str, most_bytes: int
     ) -> AsyncIterator[Socket]:
         """An open WebSocket, which is closed at the end."""
+        await on_loop()
         url = _with_query(URL(self.pool.url + path, encoded=True), params)
         http = self.pool.http()
         if http.connector is None:
@@ -195,14 +225,13 @@ class Transport:
         path: str,
         params: Mapping[str, Any] | None,
         limit: aiohttp.ClientTimeout,
-        statuses: tuple[int, ...],
         options: dict[str, Any],
     ) -> aiohttp.ClientResponse:
         url = _with_query(URL(self.pool.url + path, encoded=True), params)
         if isinstance(data := options.get("data"), bytes):
             # Sent in pieces, because one large piece would block the loop.
             options = {**options, "data": io.BytesIO(data)}
-        response = await self.pool.http().request(
+        return await self.pool.http().request(
             method,
             url,
             timeout=limit,
@@ -210,10 +239,6 @@ class Transport:
             allow_redirects=False,
             **options,
         )
-        if 200 <= response.status < 300 or response.status in statuses:
-            return response
-        async with response:
-            raise await refusal(response, method, path)
 
     async def _retried(self, method: str, once: Callable[[], Awaitable[T]]) -> T:
         started, failures = time.monotonic(), 0
@@ -226,26 +251,13 @@ class Transport:
                 delay = self.options.retry.delay(method, error, failures, waited)
                 if delay is None:
                     raise
+            await on_loop()
             await asyncio.sleep(delay)
 
 
-def _as_json(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The request options for that body."""
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+def _as_json(body: Any) -> bytes:
     # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
-    data = text.encode("utf-8", "backslashreplace")
-    return {"headers": {**headers, "Content-Type": "application/json"}, "data": data}
-
-
-def _base_url(text: str) -> str:
-    try:
-        url = URL(text)
-        proper = url.scheme in ("http", "https") and bool(url.host) and url.user is None
-    except ValueError:
-        proper = False
-    if not proper or url.query_string or url.fragment:
-        raise ValueError(f"the URL must be http://host:port or https://host:port, not {text!r}")
-    return str(url).rstrip("/")
+    return _ENCODER.encode(body).encode("utf-8", "backslashreplace")
 
 
 def _with_query(url: URL, params: Mapping[str, Any] | None) -> URL:
@@ -255,16 +267,6 @@ def _with_query(url: URL, params: Mapping[str, Any] | None) -> URL:
 
 def _parameter(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _lasting_socket(address: Any) -> socket.socket:
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
 
 
 async def _pieces(

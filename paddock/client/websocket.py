@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paddock.client.answers import object_of, refusal, translated
+from paddock.client.answers import object_of, read_answer, refusal, translated
 from paddock.client.errors import ConnectionLostError, NotPaddockError
 
 _CLOSE_SECONDS = 2.0
@@ -64,7 +64,7 @@ async def connected(
     async def check(_session: Any, _context: Any, seen: aiohttp.TraceRequestEndParams) -> None:
         # The handshake's own error has no document.
         if seen.response.status != HTTPStatus.SWITCHING_PROTOCOLS:
-            raise await refusal(seen.response, "GET", path)
+            raise refusal(await read_answer(seen.response), "GET", path)
 
     tracing.on_request_end.append(check)
     async with aiohttp.ClientSession(

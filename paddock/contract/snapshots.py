@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, Time, example, model_example
-from paddock.contract.fields import PageSize
+from paddock.contract.fields import Metadata, PageSize
 from paddock.contract.requests import Body, Query
 from paddock.contract.sessions import CreatedSession
 from paddock.contract.words import SNAPSHOT_NAME
@@ -28,6 +28,7 @@ _SNAPSHOT: dict[str, Any] = {
     "method": "reflink",
     "frozen_ms": 1.9,
     "sha256": "5b2f8c1f0e6d4a39b7c2d1e0f4a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5c6d",
+    "metadata": {"commit": "8f3c2a1"},
 }
 
 SnapshotName = Annotated[str, StringConstraints(pattern=SNAPSHOT_NAME, max_length=64)]
@@ -65,6 +66,7 @@ class NamedSnapshot(Model):
         description="The digest of what the record says of it, which the first event of each "
         "session has that began as it."
     )
+    metadata: dict[str, str] = Field(description="What its creator keeps with it.")
 
 
 class NamedSnapshots(Model):
@@ -80,6 +82,9 @@ class SnapshotBody(Body):
     """A name for a snapshot, which its key uses once."""
 
     name: SnapshotName = Field(description="Not one like an id, `snap-` and 16 hex digits.")
+    metadata: Metadata = Field(
+        default_factory=dict, description="Texts of yours by name: 16 KiB in all; on record."
+    )
 
 
 class SnapshotKeyQuery(Query):

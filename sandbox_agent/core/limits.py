@@ -16,7 +16,7 @@ _REFUSED = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
 _PEAK = ("/sys/fs/cgroup/pids.peak", "/sys/fs/cgroup/pids/pids.peak")
 _CURRENT = ("/sys/fs/cgroup/pids.current", "/sys/fs/cgroup/pids/pids.current")
 # A disk with less free space than this counts as full.
-_FULL_BYTES = 64 * 1024
+FULL_BYTES = 64 * 1024
 
 
 class Counters(NamedTuple):
@@ -76,7 +76,7 @@ def _is_full(directory: str) -> bool:
         found = os.statvfs(directory)
     except OSError:
         return False
-    no_bytes = found.f_bavail * found.f_frsize < _FULL_BYTES
+    no_bytes = found.f_bavail * found.f_frsize < FULL_BYTES
     # Some file systems have no fixed number of inodes and report 0.
     return no_bytes or (found.f_files > 0 and found.f_favail == 0)
 

@@ -163,6 +163,8 @@ FACILITIES = (
 )
 # Not of the kernel: `noexec`, `nosuid` and `nodev` of mounts, which a runtime may lose.
 FLAGS = "flags"
+# Not of the kernel: the compiled guard of the mounted agent.
+GUARD = "guard"
 # What an operator's level may go without.
 WAIVABLE = ("notification", "paths", "scopes", FLAGS)
 _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
@@ -211,6 +213,6 @@ def without(kernel: Kernel, names: Iterable[str]) -> Kernel:
             kernel = kernel._replace(landlock=version)
         elif name in kernel._fields and name != "landlock":
             kernel = kernel._replace(**{name: False})
-        else:
+        elif name != GUARD:
             raise ValueError(f"{name:.64} is not a facility")
     return kernel

@@ -6,7 +6,6 @@ is left, and the guard is free for the next command.
 """
 
 import contextlib
-import errno
 import functools
 import marshal
 import os
@@ -14,25 +13,14 @@ import signal
 import socket
 from collections.abc import Callable
 
-from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
-from sandbox_agent.core.loop import Loop
-from sandbox_agent.decide.manifest import ReadManifest
-from sandbox_agent.decide.protocol import Configuration
-from sandbox_agent.enforce import guard_messages, profile, spawn
+from sandbox_agent.enforce import guard_messages, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
-from sandbox_agent.enforce.kernel import Kernel
-from sandbox_agent.enforce.libraries import Libraries
-from sandbox_agent.enforce.profile import Profile, Tool
+from sandbox_agent.enforce.guards import compiled
 from sandbox_agent.enforce.reads import broker
-from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.enforce.reads.reports import Reports
-from sandbox_agent.enforce.root_inside import namespace
-
-# Idle guards that are kept; each takes about 1 MiB.
-_KEPT = 2
 
 
 class Guard:
@@ -81,6 +69,7 @@ class Guard:
         self._number = 0
         self.meter = meter
         self._recorder = recorder
+        self.compiled = setup.compiled
         self._profile = setup.profile
         self._source = Source(setup.profile.executable, self.pid)
         self._listener: int | None = None
@@ -91,13 +80,15 @@ class Guard:
         Raises: OSError if the guard is gone.
         """
         self._number += 1
-        self._source.begin(command_id, held=spawn.applies(self._profile, plan))
+        held = self.compiled or spawn.applies(self._profile, plan)
+        self._source.begin(command_id, held=held)
         if self._reports is not None:
             self._reports.begin(self._number, command_id, self._source)
         # The plan goes into a memory file, because it may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
-            os.write(document, marshal.dumps(tuple(plan)))
+            whole = compiled.document(plan) if self.compiled else marshal.dumps(tuple(plan))
+            os.write(document, whole)
             message = guard_messages.plan(self._number)
             socket.send_fds(self._starter, [message], [*pipes.descriptors, document])
         finally:
@@ -217,112 +208,3 @@ class Guard:
             self._listener = None
         if self._reports is not None:
             self._reports.close()
-
-
-class Guards:
-    """Lends guards to commands, and keeps a few idle ones, as creating one takes long."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        configuration: Configuration,
-        kernel: Kernel,
-        events: EventBuffer,
-        programs: Libraries | None = None,
-    ) -> None:
-        """`programs` is what the level's commands need, if it is known."""
-        self._loop = loop
-        self._programs = programs
-        self._configuration = configuration
-        self._kernel = kernel
-        self._events = events
-        self._recorder = ExecRecorder(
-            loop, events, configuration.uid, undisturbed=kernel.undisturbed
-        )
-        self._meter = Meter()
-        self._namespace: int | None = None  # that of commands that are root inside
-        self._profile: Profile | None = None
-        # The files of the session's manifest; they stay the same for every guard.
-        self.held: Held = {}
-        self._idle: list[Guard] = []
-
-    def confine(self) -> None:
-        """Builds the confinement that every guard enters. There are no guards before this call.
-
-        Raises: ConfinementError if commands can't be confined, or the workspace is not there.
-        """
-        _check_workspace(self._configuration.workspace, self._configuration.uid)
-        self._namespace = namespace.of_session(self._configuration)
-        self._profile = self._build(profile.NO_TOOL)
-
-    def prepare(self) -> None:
-        """Creates the first guard in advance, if there is room for it."""
-        with contextlib.suppress(OSError):
-            self._idle.append(self.take())
-
-    def take(self) -> Guard:
-        """A guard for one command. Raises: OSError if no process can be created."""
-        for guard in [guard for guard in reversed(self._idle) if guard.settled]:
-            self._idle.remove(guard)
-            if guard.idle:
-                return guard
-            guard.close()
-        if self._profile is None:
-            raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
-        return self._make(self._profile)
-
-    def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool only, with its permissions. Raises: ConfinementError, OSError."""
-        own = self._build(tool)
-        try:
-            return self._make(own)
-        finally:
-            own.close()
-
-    def give_back(self, guard: Guard) -> None:
-        """Takes back a guard whose command has ended."""
-        if len(self._idle) < _KEPT and not guard.closed and not guard.lost:
-            self._idle.append(guard)
-        else:
-            guard.close()
-
-    def _build(self, tool: Tool) -> Profile:
-        more = self._programs, self.held, self._namespace
-        return profile.build(self._configuration, self._kernel, tool, *more)
-
-    def _make(self, held_to: Profile) -> Guard:
-        guard = Guard(
-            Setup(
-                self._configuration.uid,
-                self._configuration.processes,
-                held_to,
-                self._configuration.workspace,
-            ),
-            self._recorder,
-            self._meter,
-            functools.partial(self._connect, held_to.reads.manifest) if held_to.reads else None,
-        )
-        self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
-        return guard
-
-    def _connect(self, manifest: ReadManifest, broker_socket: socket.socket) -> Reports:
-        return Reports(self._loop, self._events, self._recorder, manifest, broker_socket)
-
-    def _ended(self, guard: Guard) -> None:
-        if guard in self._idle:
-            self._idle.remove(guard)
-            guard.close()
-        guard.ended()
-
-
-def _check_workspace(path: str, uid: int) -> None:
-    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
-    # What is decided by a path's text must hold for the file.
-    if os.path.realpath(path) != path:
-        raise profile.ConfinementError(f"the image has a symbolic link in {path}")
-    try:
-        mounted = os.stat(path).st_uid == uid
-    except OSError:
-        mounted = False
-    if not mounted:
-        raise profile.ConfinementError("the session's workspace is not mounted")

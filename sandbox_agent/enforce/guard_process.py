@@ -23,6 +23,7 @@ from sandbox_agent.enforce import (
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Report, Step
+from sandbox_agent.enforce.guards import compiled
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner
 
@@ -37,13 +38,14 @@ _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 class Setup(NamedTuple):
     """The settings that every guard of this sandbox needs before its command.
 
-    `processes` is the maximum number of processes of the session's uid.
+    `processes` is the session's most. `compiled`: the guard becomes the one in C.
     """
 
     uid: int
     processes: int
     profile: Profile
     workspace: str
+    compiled: bool = False
 
 
 def run(
@@ -76,6 +78,8 @@ def run(
         privileges.limit_resources(setup.processes)
         # The filter of root inside answers this call, so a command's process could not make it.
         os.setgroups([])
+        if setup.compiled:
+            compiled.execute(setup.uid, profile, setup.workspace, agent, starter, preference)
         _confine(profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)

@@ -49,17 +49,17 @@ class OomPreference:
     """
 
     def __init__(self) -> None:
-        self._fd = os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)
-        self._own = os.read(self._fd, 16).strip()
+        self.descriptor = os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)
+        self._own = os.read(self.descriptor, 16).strip()
 
     @contextmanager
     def to_be_killed(self) -> Iterator[None]:
         """Processes forked in this context are among the first to be killed."""
-        os.pwrite(self._fd, b"%d" % OOM_SCORE_OF_COMMANDS, 0)
+        os.pwrite(self.descriptor, b"%d" % OOM_SCORE_OF_COMMANDS, 0)
         try:
             yield
         finally:
-            os.pwrite(self._fd, self._own, 0)
+            os.pwrite(self.descriptor, self._own, 0)
 
 
 def drop_to(uid: int) -> None:

@@ -4,6 +4,7 @@ This runs once in a container of an image that has Python. The copy gets a loade
 its own, so it does not matter which ones the other images have.
 """
 
+import hashlib
 import os
 import py_compile
 import shutil
@@ -19,6 +20,9 @@ _UNUSED = {"dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages", 
 _CONFIGURATION = "config-"  # a static library of the interpreter, with which programs are built
 _CODE = "sandbox_agent"
 _START = "__main__.py"
+# The compiled guard, and where an image may have the program that was made of this very source.
+_GUARD = f"{_CODE}/enforce/guards/guard.c"
+_COMPILED = "/opt/paddock/guard-"
 
 
 def main(target: str = COPY) -> None:
@@ -37,11 +41,23 @@ def main(target: str = COPY) -> None:
     extensions = sorted((modules / "lib-dynload").glob("*.so"))
     _copy_libraries([interpreter, *extensions], library)
     shutil.copy2(top / _CODE / _START, top / _START)
+    _copy_guard(top)
     _compile(top)
     for path in (top, *top.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     os.sync()  # once its name is known, its files are complete also after a loss of power
+
+
+def _copy_guard(top: Path) -> None:
+    """Copies the compiled guard; without it, or with one of another version, Python does its work.
+
+    Raises: OSError.
+    """
+    source = top / _GUARD
+    made = f"{_COMPILED}{hashlib.sha256(source.read_bytes()).hexdigest()}"
+    if os.path.isfile(made):
+        shutil.copy2(made, top / "bin" / "guard")
 
 
 def _ignored(directory: str, names: list[str]) -> set[str]:

@@ -10,7 +10,7 @@ from sandbox_agent.core.outputs import Reply
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Configuration, Message
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.pty.kept_shell import KeptShell

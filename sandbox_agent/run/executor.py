@@ -17,7 +17,7 @@ from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.programs import PATH, find_program
 from sandbox_agent.run.process import Command, Request, parse_request
 from sandbox_agent.run.session_secrets import SessionSecrets
@@ -196,7 +196,7 @@ class Executor:
         try:
             return Command(
                 self._loop,
-                self._guards.take(),
+                self._guards.take(request.plan),
                 request,
                 Output(
                     self._configuration.output_bytes, request.background, StoredOutput(self._room)

@@ -239,7 +239,7 @@ async def test_events_each_once_to_the_end(
     async for event in session.events():
         seen.append(event)
         if event.seq < 6:
-            cutter.cut()
+            await cutter.cut_off()
             await session.files.mkdir(f"d{event.seq}")
         elif event.seq == 6:
             await session.close()
@@ -272,7 +272,7 @@ async def test_events_of_all_sessions(api: Api, cutter: Cutter, paddock: Paddock
         async with aclosing(own.events(after=0)) as events:
             first = await anext(events)
             assert first.session_id == mine.id
-            cutter.cut()
+            await cutter.cut_off()
             await mine.settings.set(permission_level="low")
             following = await anext(events)
             assert following.id > first.id

@@ -219,14 +219,9 @@ async def test_templates_are_listed_and_found(api: Api) -> None:
         assert {"base", IMAGE} <= names
     assert (await told(api, "GET", "/templates/aliases/base"))["templateID"] == "base"
     await refused(api, 404, "GET", "/templates/aliases/nothing")
-    for method, path in (
-        ("POST", "/v3/templates"),
-        ("POST", "/v2/templates/x/builds/y"),
-        ("GET", "/templates/x/files/0123"),
-        ("POST", "/templates/tags"),
-    ):
-        message = await refused(api, 400, method, path, json={})
-        assert "paddock templates build" in message
+    for method in ("POST", "DELETE"):
+        message = await refused(api, 400, method, "/templates/tags", json={})
+        assert "build it again" in message
     assert "paddock images" not in await refused(api, 404, "DELETE", "/templates/nothing")
     assert "paddock secrets" in await refused(api, 404, "GET", "/secrets")
 

@@ -49,6 +49,19 @@ async def test_a_workspace_without_an_image_has_none(api: Api) -> None:
     assert [each.id for each in api.plane.sessions.registry.live] == ["fix"]
 
 
+async def test_it_has_the_texts_of_its_creator(api: Api) -> None:
+    await kept(api, "base", metadata='{"commit": "a b\\n\\u00e9"}')
+    shown = await api.json("GET", f"{SNAPSHOTS}/base", key=OPERATOR_KEY)
+    assert shown["metadata"] == {"commit": "a b\né"}
+    await api.session(key=OPERATOR_KEY, id="fix")
+    problem = await api.problem(
+        *(400, "validation_error", "POST", "/api/sessions/fix/snapshots"),
+        json={"name": "more", "metadata": {"a": "b" * 20_000}},
+        key=OPERATOR_KEY,
+    )
+    assert problem["field"] == "metadata.a" or problem["field"] == "metadata"
+
+
 async def test_only_its_key_and_admins_see_it(api: Api) -> None:
     await kept(api, "base", "more")
     await kept(api, "base", owner="other")

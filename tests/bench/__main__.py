@@ -1,21 +1,24 @@
 """Measures this machine and prints two tables of ratios: `python -m tests.bench`.
 
 Paddock, its floors and its peers are measured alternately in one run: the ratio can be compared
-between machines of different speed, the times can't. A missed target does not fail the run.
+between machines of different speed, the times can't. A missed target does not fail the run; with
+`--check`, a ratio to a peer that got worse does.
 """
 
 import argparse
 import asyncio
 import os
+import platform
 import sys
 from collections.abc import Sequence
+from random import Random, SystemRandom
 
 import psutil
 from docker.errors import DockerException
 
 from images.errors import BuildError
 from images.progress import failure, step
-from scripts.docs import keep
+from scripts.docs import MEASURED, keep
 from tests.bench import (
     agents,
     console,
@@ -32,9 +35,10 @@ from tests.bench import (
     suspension,
     turns,
 )
+from tests.bench.comparison import load as load_comparison
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
-from tests.bench.peers import measuring
+from tests.bench.peers import check, measuring
 from tests.bench.peers.contender import ContenderError
 from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
@@ -47,8 +51,9 @@ _MORE = (
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
-async def bench(arguments: argparse.Namespace) -> None:
-    """Measures and prints the chosen parts."""
+async def bench(arguments: argparse.Namespace) -> bool:
+    """Measures and prints the chosen parts; whether nothing that was to be checked got worse."""
+    passed = True
     most = str(2 * max(arguments.counts))
     async with measured_plane(PADDOCK_MAX_ACTIVE=most) as plane:
         floors = Floors(await plane.image(), SESSIONS)
@@ -58,12 +63,7 @@ async def bench(arguments: argparse.Namespace) -> None:
             if "floors" in arguments.parts:
                 print_table(await _beside_floors(plane, floors, arguments.quick))
             if "peers" in arguments.parts:
-                rounds = measuring.QUICK if arguments.quick else measuring.FULL
-                async with measured_plane(**measuring.WARM_SETTINGS) as warm:
-                    comparison = await measuring.compare(plane, warm, floors, machine, rounds)
-                print_comparison(comparison)
-                if arguments.keep:
-                    keep(comparison)
+                passed = await _beside_peers(plane, floors, machine, arguments)
             if "sessions" in arguments.parts:
                 grown = await sessions.growth(plane, floors, arguments.counts)
                 print("", *sessions.lines(grown), sep="\n")
@@ -98,6 +98,23 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await forks.forks(times, size))
         finally:
             floors.close()
+    return passed
+
+
+async def _beside_peers(
+    plane: Plane, floors: Floors, machine: str, arguments: argparse.Namespace
+) -> bool:
+    load, seed = os.getloadavg()[0], arguments.seed
+    step(f"contenders in random order, seed {seed}")
+    rounds = measuring.QUICK if arguments.quick else measuring.FULL
+    comparison = await measuring.compare(plane, floors, machine, rounds, Random(seed))
+    print_comparison(comparison)
+    verdict = check.check(comparison, load_comparison(MEASURED)) if arguments.check else None
+    if verdict is not None:
+        print("", *check.lines(verdict, load, psutil.cpu_count() or 1), sep="\n")
+    if arguments.keep:
+        keep(comparison)
+    return verdict is None or verdict.passed
 
 
 async def _beside_floors(plane: Plane, floors: Floors, quick: bool) -> list[Result]:
@@ -116,7 +133,7 @@ def _machine(floors: Floors) -> str:
     kernel = os.uname().release
     return (
         f"{psutil.cpu_count()} cores, {memory:.0f} GiB, kernel {kernel}, engine {version}, "
-        f"load before {load:.1f}"
+        f"Python {platform.python_version()}, load before {load:.1f}"
     )
 
 
@@ -141,23 +158,37 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--keep", action="store_true", help="put the peers' table and its picture into docs/"
     )
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with 1 if a ratio to a peer in docs/performance.json got worse by more than a "
+        f"tenth. {check.RULE}".replace("%", "%%"),
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=SystemRandom().randrange(2**32),
+        help="of the order of the contenders in each round (default: a new one)",
+    )
+    parser.add_argument(
         "--counts", nargs="+", type=int, default=sessions.COUNTS, help="the numbers of sessions"
     )
     arguments = parser.parse_args(words)
     for part in arguments.parts:
         if part not in (*_PARTS, *_MORE):
             parser.error(f"{part} is not one of {', '.join((*_PARTS, *_MORE))}")
+    if arguments.check and "peers" not in arguments.parts:
+        parser.error("--check compares the peers: name that part too")
     return arguments
 
 
 def main() -> int:
     """Runs the benchmark and returns the exit status."""
     try:
-        asyncio.run(bench(_arguments()))
+        passed = asyncio.run(bench(_arguments()))
     except _FAILURES as error:
         failure(str(error))
         return 1
-    return 0
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.bench.rounds import percentile
@@ -22,13 +22,14 @@ class Figure:
 class Row:
     """One operation, with a figure of each contender that has it.
 
-    `rate` says that more is better; otherwise less is.
+    `rate` says that more is better; otherwise less is. `intervals` has how sure the ratios are.
     """
 
     what: str
     unit: str
     figures: Mapping[str, Figure]
     rate: bool = False
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def ratio(self, name: str) -> float | None:
         """How many times better Paddock is than that contender; None if one has no figure."""
@@ -36,6 +37,18 @@ class Row:
             return None
         ours, theirs = self.figures[OURS].p50, self.figures[name].p50
         return ours / theirs if self.rate else theirs / ours
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Where that ratio lies with 95 %; without a stored interval, at the ratio itself.
+
+        Raises: KeyError if there is no such ratio.
+        """
+        if name in self.intervals:
+            return self.intervals[name]
+        ratio = self.ratio(name)
+        if ratio is None:
+            raise KeyError(name)
+        return ratio, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,7 @@ def load(path: Path) -> Comparison:
             row["unit"],
             {name: Figure(**figure) for name, figure in row["figures"].items()},
             row["rate"],
+            {name: (low, high) for name, (low, high) in row.get("intervals", {}).items()},
         )
         for row in stored["rows"]
     ]
@@ -70,10 +84,11 @@ def load(path: Path) -> Comparison:
 def figure(values: Sequence[float], *, scale: float = 1.0, rate: bool = False) -> Figure:
     """Median and 99th percentile, with three significant digits; a rate's bad end is the low."""
     bad = percentile(values, 0.01 if rate else 0.99)
-    return Figure(_rounded(scale * percentile(values, 0.5)), _rounded(scale * bad))
+    return Figure(rounded(scale * percentile(values, 0.5)), rounded(scale * bad))
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Three significant digits."""
     return float(f"{value:.3g}")
 
 

@@ -114,6 +114,12 @@ class Floors:
             pass
         return len(containers) * times / (time.perf_counter() - began)
 
+    def fork_true(self, container: str, times: int) -> list[float]:
+        """Seconds for each fork, exec and wait of true within a container."""
+        argv = ["python3", "-I", "-S", "-c", FORK_LOOP, str(times)]
+        made = self.client.exec_create(container, argv, stderr=False)
+        return loop_seconds(self.client.exec_start(made["Id"]).decode())
+
     def working_set(self, container: str) -> int:
         """Bytes of memory that the engine can't reclaim: usage without inactive file pages."""
         memory = self.client.stats(container, stream=False, one_shot=True)["memory_stats"]

@@ -25,16 +25,17 @@ text { fill: #c9d1d9 }
 
 def draw(comparison: Comparison) -> str:
     """One panel per row; each has its own scale, from 0 to its largest figure."""
-    height = _TITLE + len(comparison.contenders) * _STEP + _BELOW
-    panels = []
-    for place, row in enumerate(comparison.rows):
-        line, column = divmod(place, _COLUMNS)
-        panels += [
-            f'<g transform="translate({column * (_PANEL + _GAP)},{line * height})">',
-            *_panel(row, comparison),
-            "</g>",
-        ]
-    whole = -(-len(comparison.rows) // _COLUMNS) * height
+    panels: list[str] = []
+    whole = 0
+    for first in range(0, len(comparison.rows), _COLUMNS):
+        line = comparison.rows[first : first + _COLUMNS]
+        for column, row in enumerate(line):
+            panels += [
+                f'<g transform="translate({column * (_PANEL + _GAP)},{whole})">',
+                *_panel(row, comparison),
+                "</g>",
+            ]
+        whole += _TITLE + max(len(row.figures) for row in line) * _STEP + _BELOW
     body = "\n".join(panels)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {whole}" '
@@ -52,14 +53,12 @@ def _panel(row: Row, comparison: Comparison) -> Iterator[str]:
     title = f"{row.what.replace('`', '')} ({row.unit}, {better})"
     yield f'<text class="title" x="0" y="13">{escape(title)}</text>'
     largest = max(figure.p50 for figure in row.figures.values())
-    for place, name in enumerate(comparison.contenders):
+    present = [name for name in comparison.contenders if name in row.figures]
+    for place, name in enumerate(present):
         top = _TITLE + place * _STEP
         kind = "ours" if name == OURS else "other"
         yield _text(name, 0, top, kind)
-        found = row.figures.get(name)
-        if found is None:
-            yield _text("-", _NAME, top, kind)
-            continue
+        found = row.figures[name]
         width = max(1.0, (_PANEL - _NAME - _VALUE) * found.p50 / largest)
         yield (
             f'<rect class="{kind}" x="{_NAME}" y="{top}" width="{width:.1f}" height="{_BAR}" '

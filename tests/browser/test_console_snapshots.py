@@ -107,7 +107,8 @@ async def test_named_snapshots_are_listed_and_removed_and_refusals_are_shown(
     kept = NamedSnapshot(
         *("snap-0123456789abcdef", session.owner, "base", "keeper", session.key),
         *("2026-03-04T09:30:12.482113Z", 9, 2048, 7),
-        *("copy", 0, "0" * 64, True),
+        *("copy", 0, "0" * 64),
+        ready=True,
     )
     await served.plane.database.write(partial(snapshot_rows.add, snapshot=kept))
     async with opened(browser, served.address) as console:

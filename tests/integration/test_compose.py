@@ -309,7 +309,7 @@ def test_everything_that_is_no_code_is_installed(deployment: Deployment) -> None
         and not name.endswith(".py")
     ]
     assert data
-    script = "cd /usr/local/lib/python3.11/dist-packages && ls"
+    script = "cd /usr/local/lib/python3.*/dist-packages && ls"
     status, output = deployment.inside(
         deployment.container, ["/bin/sh", "-c", f"{script} {' '.join(data)}"]
     )

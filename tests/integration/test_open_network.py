@@ -18,6 +18,7 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine import docker_namespaces
 from orchestrator.host.engine.docker import DockerEngine
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
@@ -325,8 +326,26 @@ async def test_rules_that_somebody_flushed_come_back(engine: DockerEngine, image
     assert sorted(rules(bridge)) == sorted(before)
 
 
-async def test_without_rules_there_is_no_network(client: docker.APIClient, image: str) -> None:
+async def test_a_renewal_restores_rules_that_are_still_trusted(
+    engine: DockerEngine, image: str
+) -> None:
+    """So sandboxes that run are behind them again, without a new one."""
+    await engine.ensure_open_network(image)
+    bridge = f"pdk{engine.instance}"
+    before = rules(bridge)
+    flush(bridge)
+    await engine.ensure_open_network(image)
+    assert rules(bridge) != before, "the test shows nothing"
+    await engine.ensure_open_network(image, renew=True)
+    assert sorted(rules(bridge)) == sorted(before)
+
+
+async def test_without_rules_there_is_no_network(
+    client: docker.APIClient, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An image whose iptables do nothing useful: high is refused and nothing is left."""
+    # The host's own programs would take the name server away.
+    monkeypatch.setattr(docker_namespaces, "_PATH", "/nowhere")
     name = f"paddock-test-{secrets.token_hex(4)}:latest"
     repository = name.removesuffix(":latest")
     programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")

@@ -15,6 +15,8 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.host.engine import docker_namespaces, docker_resolvers
+from orchestrator.host.engine.docker_helper import run_helper
 from orchestrator.host.engine.docker_resolvers import ENGINES_OWN
 from orchestrator.settings.resolvers import usable
 from tests.support.attempts import attempt
@@ -143,9 +145,26 @@ def seen_without_measures(
     layer="packet filter",
     levels="high",
 )
+@pytest.mark.parametrize("way", ["the host's programs", "a helper container"])
 async def test_nobody_names_a_neighbour(
-    plane: ControlPlane, box: Box, client: docker.APIClient, resolver: str, sandbox_image: str
+    plane: ControlPlane,
+    client: docker.APIClient,
+    sandbox_image: str,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
 ) -> None:
+    helpers: list[str] = []
+
+    def helper(client: docker.APIClient, name: str, config: dict[str, Any], failed: str) -> str:
+        helpers.append(name)
+        return run_helper(client, name, config, failed)
+
+    monkeypatch.setattr(docker_resolvers, "run_helper", helper)
+    if way == "a helper container":
+        # As in a control plane that runs in a container.
+        monkeypatch.setattr(docker_namespaces, "_PATH", "/nowhere")
+    box = await Box.create(plane, "high")
+    assert bool(helpers) is (way == "a helper container")
     neighbour = await Box.create(plane, "high")
     assert box.session.sandbox is not None
     network = box.session.sandbox.network
@@ -176,6 +195,7 @@ async def test_nobody_names_a_neighbour(
     assert (await box.run(argv=["cat", "/proc/sys/kernel/domainname"])).stdout == "(none)\n"
     assert (await box.run(argv=["uname", "-n"])).stdout == "sandbox\n"
     await neighbour.close()
+    await box.close()
 
 
 async def test_the_operators_name_server_answers(box: Box, resolver: str) -> None:

@@ -173,7 +173,7 @@ async def test_a_profile_that_forbids_it_refuses_the_session(
     """Under the engine's own profile of system calls, as under AppArmor's or a kernel's setting."""
     before = left_behind(plane.settings.state_dir)
     with monkeypatch.context() as patch:
-        patch.setattr(docker_spec, "security_options", lambda *, namespaces: ["no-new-privileges"])
+        patch.setattr(docker_spec, "security_options", lambda **_: ["no-new-privileges"])
         with pytest.raises(SandboxUnavailableError) as caught:
             await Box.create(plane, LEVEL)
     assert "commands can't be root inside: the engine's profile of system" in caught.value.detail

@@ -6,6 +6,7 @@ from contextlib import closing
 import docker
 import pytest
 
+from orchestrator.host.engine.docker_seccomp import usual
 from tests.support.arsenal import Arsenal, attack_name
 from tests.support.attack import Attacks, parse_report
 from tests.support.attempts import attempt, attempts
@@ -197,7 +198,7 @@ async def test_socket_with_a_path(attacks: Attacks, level: str, name: str) -> No
 
 async def test_the_attempts_work_where_nothing_is_filtered(arsenal: Arsenal) -> None:
     """In a plain container without the engine's filter. Other attempts depend on the host."""
-    found = [asyncio.to_thread(_unconfined, arsenal, name) for name in ("calls", "sockets")]
+    found = [asyncio.to_thread(_run, arsenal, name, "unconfined") for name in ("calls", "sockets")]
     worked = frozenset().union(*await asyncio.gather(*found))
     assert worked >= {
         "memory_file",
@@ -215,7 +216,23 @@ async def test_the_attempts_work_where_nothing_is_filtered(arsenal: Arsenal) -> 
     }
 
 
-def _unconfined(arsenal: Arsenal, program: str) -> frozenset[str]:
+async def test_the_containers_profile_alone_stops_what_no_agent_needs(arsenal: Arsenal) -> None:
+    """What holds for the agent, too: no namespaces, no kernel's interfaces, no other ABI."""
+    found = [asyncio.to_thread(_run, arsenal, name, usual()) for name in ("calls", "sockets")]
+    calls, sockets = await asyncio.gather(*found)
+    assert calls >= {"memory_file", "segment", "semaphores", "queue", "trace_me"}
+    assert "netlink routes" in sockets
+    assert not calls & {
+        *("by_interrupt", "by_interrupt_harmless", "by_x32", "by_x32_harmless"),
+        *("ring", "fault_handler", "bpf_map", "counter", "key_search", "key_add", "key_request"),
+        *("handle_made", "handle_opened", "descriptor_taken", "mount_tmpfs", "remount"),
+        *("root_changed", "tree_opened", "tree_path", "system_opened", "secret_memory"),
+        *("unshare_user", "unshare_network", "clone_user", "clone3_user", "namespace_entered"),
+    }
+    assert not sockets & {"vsock", "vsock datagrams", "crypto"}
+
+
+def _run(arsenal: Arsenal, program: str, profile: str) -> frozenset[str]:
     with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         container = client.create_container(
             arsenal.image,
@@ -223,7 +240,7 @@ def _unconfined(arsenal: Arsenal, program: str) -> frozenset[str]:
             user="1234567",
             working_dir="/tmp",
             host_config=client.create_host_config(
-                security_opt=["seccomp=unconfined"], network_mode="none"
+                security_opt=[f"seccomp={profile}"], network_mode="none"
             ),
         )
         try:

@@ -30,6 +30,14 @@ class Cutter:
         for writer in self._writers:
             writer.transport.abort()
 
+    async def cut_off(self) -> None:
+        """Resets every connection, and returns when the other ends can notice."""
+        cut = list(self._writers)
+        self.cut()
+        for writer in cut:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
     def stall(self) -> None:
         """Silently stops forwarding."""
         self._flowing.clear()

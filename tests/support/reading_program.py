@@ -23,7 +23,7 @@ from sandbox_agent.decide.manifest import Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement
 from sandbox_agent.enforce import kernel
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.run.process import Command, Request
 
 UID = 54321
@@ -88,7 +88,7 @@ class Session:
         name = f"c{len(self.outcomes)}"
         request = Request(name, plan, None, stdin_open=False, timeout_ms=60_000, background=False)
         output = Output(2**20, keep_tail=False)
-        guard = self._guards.take()
+        guard = self._guards.take(plan)
 
         def printed(_command: Command) -> None:
             if self._kill:

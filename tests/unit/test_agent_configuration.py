@@ -12,7 +12,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.frames import request
 from sandbox_agent.decide.manifest import Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement, Message
-from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.server import Agent

@@ -8,7 +8,7 @@ import pytest
 from scripts.docs import MEASURED, PICTURE
 from tests.bench import comparison, recovery
 from tests.bench.comparison import Comparison, Figure, Row
-from tests.bench.peers import environment, measuring
+from tests.bench.peers import environment, installed
 from tests.bench.picture import draw
 from tests.bench.report import Result, compare, print_comparison, print_table
 from tests.bench.rounds import alternating, percentile
@@ -130,17 +130,9 @@ def test_without_pypi_paddock_and_the_engine_remain(monkeypatch: pytest.MonkeyPa
         raise environment.PeersError("no answer")
 
     monkeypatch.setattr(environment, "python", unreachable)
-    found, absent = measuring.install("image")
+    found, absent = installed.install("image")
     assert [*found] == ["Paddock", "Docker"]
     assert absent == {"SWE-ReX": "no answer", "llm-sandbox": "no answer"}
-
-
-def test_the_warm_start_is_a_row_of_its_own() -> None:
-    figures = {name: Figure(float(n), float(n)) for n, name in enumerate(("Paddock", "Docker"))}
-    row = Row("create", "ms", {**figures, "Paddock, warm": Figure(9, 9)})
-    cold, warm = measuring.warm_apart(row)
-    assert cold == Row("create", "ms", figures)
-    assert warm == Row("create, warm", "ms", {**figures, "Paddock": Figure(9, 9)})
 
 
 def test_recoveries_are_a_table() -> None:

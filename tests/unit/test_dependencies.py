@@ -1,5 +1,6 @@
 """Imports are declared, declared dependencies are used, and the lock files match both."""
 
+import json
 import re
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from images.releases import DEBIAN_12, DEBIAN_13
 from scripts import wheels
 from tests.support.sources import ROOT, modules, source
 
@@ -155,3 +157,19 @@ def test_the_lock_files_fit_what_is_declared() -> None:
         }
         assert not unfit, "run `make lock`"
         assert needed(roots) <= lock.keys(), "run `make lock`"
+
+
+def test_supported_pythons_are_the_same_everywhere() -> None:
+    prefix = "Programming Language :: Python :: "
+    supported = [
+        each.removeprefix(prefix) for each in PROJECT["classifiers"] if each.startswith(prefix)
+    ]
+    assert f">={supported[0]}" == PROJECT["requires-python"]
+    assert {DEBIAN_12.python, DEBIAN_13.python} <= set(supported)
+    assert f"python: {json.dumps(supported)}" in (ROOT / ".github/workflows/ci.yml").read_text()
+    for name in (wheels.CLIENT, wheels.SERVER):
+        published = wheels.project(name)["project"]["classifiers"]
+        assert published == [f"{prefix}{version}" for version in supported]
+    *others, last = supported
+    for document in ("README.md", "CONTRIBUTING.md", "docs/hosts.md", "docs/deployment.md"):
+        assert f"{', '.join(others)} or {last}" in (ROOT / document).read_text()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine import docker_kernel, docker_records
+from orchestrator.host.engine import docker_kernel, docker_records, docker_seccomp
 from orchestrator.host.engine.base import (
     Bind,
     ContainerState,
@@ -53,7 +53,7 @@ def test_the_container_is_confined() -> None:
     config = host_config(spec())
     assert config["CapDrop"] == ["ALL"]
     assert config["CapAdd"] == ["SETUID", "SETGID"]
-    assert config["SecurityOpt"] == ["no-new-privileges"]
+    assert config["SecurityOpt"] == ["no-new-privileges", f"seccomp={docker_seccomp.usual()}"]
     assert config["ReadonlyRootfs"] is True
     assert config["Init"] is False
     assert config["RestartPolicy"] == {"Name": "no"}
@@ -285,9 +285,38 @@ def test_a_sandbox_reaches_itself_by_every_name_and_address() -> None:
     assert container_config(spec(), "0a1b2c3d")["Hostname"] == "sandbox"
 
 
+def test_the_usual_profile_permits_a_list_of_calls() -> None:
+    rules = json.loads(docker_seccomp.usual())
+    assert rules["defaultAction"] == "SCMP_ACT_ERRNO"
+    # Without a list of architectures, runtimes compile it for the machine's own only.
+    assert not {"architectures", "archMap"} & rules.keys()
+    permitted = {
+        name
+        for rule in rules["syscalls"]
+        if rule["action"] == "SCMP_ACT_ALLOW" and not rule["args"]
+        for name in rule["names"]
+    }
+    # What the agent and its guards use beside usual programs.
+    assert {"seccomp", "landlock_restrict_self", "setresuid", "openat2", "ptrace"} <= permitted
+    denied = {"mount", "bpf", "keyctl", "open_by_handle_at", "io_uring_setup", "userfaultfd"}
+    decided = {"clone", "clone3", "unshare", "setns", "socket", "personality"}
+    assert not permitted & (denied | decided | set(docker_seccomp._DENIED))
+
+
+def test_a_profile_that_somebody_gave_the_engine_stays() -> None:
+    kept = host_config(spec(), engines_profile=True)["SecurityOpt"]
+    assert kept == ["no-new-privileges"]
+    for option, expected in (
+        ("name=seccomp,profile=default", False),
+        ("name=seccomp,profile=builtin", False),
+        ("name=seccomp,profile=/etc/docker/our.json", True),
+        ("name=apparmor", True),
+    ):
+        assert docker_records.has_set_profile({"SecurityOptions": [option]}) is expected, option
+    assert docker_records.has_set_profile({"SecurityOptions": None})
+
+
 def test_namespaces_take_a_profile_of_their_own() -> None:
-    usual = host_config(spec())["SecurityOpt"]
-    assert usual == ["no-new-privileges"]
     given = host_config(replace(spec(), namespaces=True))
     privileges, profile = given["SecurityOpt"]
     assert privileges == "no-new-privileges"

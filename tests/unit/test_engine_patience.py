@@ -18,7 +18,7 @@ async def test_the_open_network_has_the_time_out_for_each_of_its_steps(
 ) -> None:
     may_end = threading.Event()
 
-    def hang(*_arguments: object) -> None:
+    def hang(*_arguments: object, renew: bool) -> None:
         may_end.wait(WAIT_SECONDS)
 
     engine = DockerEngine("0a1b2c3d", timeout=0.01, threads=1)

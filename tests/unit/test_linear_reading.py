@@ -45,6 +45,7 @@ from orchestrator.sandbox.egress.client_hello import MOST_BYTES as MOST_HELLO
 from orchestrator.sandbox.egress.client_hello import read_hello
 from orchestrator.settings.allowed_hosts import AllowedHosts
 from orchestrator.work.files.file_trees import patch_names
+from paddock.client.http_messages import AnswerParser
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
@@ -313,6 +314,44 @@ SNAPSHOTS: list[tuple[str, Make]] = [
 def test_manifests_of_snapshots(make: Make) -> None:
     # They have twice the values of a body, so that real ones fit.
     check_aside(make, read_manifest, MOST_MANIFEST_BYTES, 2 * _SLICE)
+
+
+# As much as an event loop reads at once.
+PIECE = 256 * 1024
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def fed(data: bytes) -> object:
+    return AnswerParser().feed(data)
+
+
+def fed_in_bytes(data: bytes) -> None:
+    parser = AnswerParser()
+    for place in range(len(data)):
+        parser.feed(data[place : place + 1])
+
+
+@each(
+    ("chunks", PIECE, lambda n: CHUNKED + b"1\r\nx\r\n" * (n // 6), fed),
+    ("larger", PIECE, lambda n: CHUNKED + (b"40\r\n%064d\r\n" % 0) * (n // 70), fed),
+    ("trailers", PIECE, lambda n: CHUNKED + b"0\r\n" + b"a:\r\n" * (n // 4), fed),
+    ("fields", 65_000, lambda n: OK + b"a:\r\n" * (n // 4) + b"\r\n", fed),
+    ("spaces", 65_000, lambda n: OK + b"a:" + b" " * n + b"\0\r\n\r\n", fed),
+    ("one-name", 65_000, lambda n: OK + b"a" * n + b"\r\n\r\n", fed),
+    ("options", 65_000, lambda n: OK + b"Connection:" + b"," * n + b"\r\n\r\n", fed),
+)
+def test_answers_to_the_client(limit: int, make: Make, read: Read) -> None:
+    check_on_loop(make, read, limit)
+
+
+@each(
+    ("head", 60_000, lambda n: OK + b"a:" + b"x" * n, fed_in_bytes),
+    ("body", 60_000, lambda n: OK + b"Content-Length: 999999\r\n\r\n" + b"x" * n, fed_in_bytes),
+    ("chunk", 60_000, lambda n: CHUNKED + b"fffff\r\n" + b"x" * n, fed_in_bytes),
+)
+def test_answers_that_come_byte_by_byte(limit: int, make: Make, read: Read) -> None:
+    check_growth(make, read, limit)
 
 
 RUN_FRAME = 640 * 1024

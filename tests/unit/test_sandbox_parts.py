@@ -43,6 +43,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     WorkspacePart,
 )
 from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
+from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.parts import Plan, Tenancy
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.suitability import Suitability
@@ -137,7 +138,7 @@ def said(plan: Plan) -> list[str]:
 
 
 async def test_only_levels_with_a_network_have_one(engine: FakeEngine, state_dir: Path) -> None:
-    part = NetworkPart(engine, "ours")
+    part = NetworkPart(OpenNetworkUse(engine, "ours"))
     low, high = plan_of(state_dir), plan_of(state_dir, "high")
     await part.open(low)
     assert (low.network, low.labels, engine.calls) == (None, {LABEL_NETWORK: ""}, [])

@@ -19,8 +19,9 @@ from tests.support.sources import ROOT, circles, examined, graph, modules, sourc
 
 # The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = "sandbox_agent.decide"
-# aiohttp's URLs come from yarl; typing_extensions serves type checkers.
-CLIENT_NEEDS = {"aiohttp", "pydantic", "yarl", "typing_extensions"}
+# aiohttp's URLs come from yarl, and its attempts to connect from aiohappyeyeballs;
+# typing_extensions serves type checkers.
+CLIENT_NEEDS = {"aiohappyeyeballs", "aiohttp", "pydantic", "yarl", "typing_extensions"}
 # Modules of frameworks, by the module of ours that may import them.
 FRAMEWORKS = {
     "deepagents": {"deepagents"},

@@ -21,6 +21,7 @@ from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
+from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.watcher import Watcher
@@ -43,6 +44,7 @@ ROUNDS = {
     TaskName.WARM_TEMPLATES: (WarmTemplates, "_round"),
     TaskName.USAGE: (UsageHistory, "sample"),
     TaskName.HOOKS: (HookDeliveries, "_round"),
+    TaskName.OPEN_NETWORK: (OpenNetworkUse, "_round"),
 }
 
 HOOK = OperatorHook(

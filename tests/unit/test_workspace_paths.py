@@ -27,7 +27,7 @@ from sandbox_agent.decide.command_words import DeniedError
 from sandbox_agent.decide.commands import paths_to_resolve
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Confinement
-from sandbox_agent.enforce.guard import _check_workspace
+from sandbox_agent.enforce.guards.guards import _check_workspace
 from sandbox_agent.enforce.profile import ConfinementError, path_rules
 from sandbox_agent.run.executor import _relative
 from tests.support.manifests import PSQL

@@ -1,8 +1,9 @@
 """What a new sandbox is made from: a level, a template, an image or a snapshot, by one name."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.compat.call import Call
+from api.compat.e2b.builds.built import Start, all_built, parsed_name, tagged
 from api.operations.images import list_images
 from api.operations.named_snapshots import show_snapshot
 from api.operations.templates import list_templates
@@ -16,8 +17,18 @@ _VERSIONS = (":default", ":latest")
 LEVEL = "paddock.level"
 
 
-async def chosen(call: Call, name: str, metadata: dict[str, str]) -> dict[str, Any]:
-    """The members of a new session for that name; its level is always one of them.
+class Choice(NamedTuple):
+    """The members of a new session, of which its level is one, and what a client's template starts.
+
+    `start` is None for all other sandboxes.
+    """
+
+    members: dict[str, Any]
+    start: Start | None = None
+
+
+async def chosen(call: Call, name: str, metadata: dict[str, str]) -> Choice:
+    """What a new sandbox is made from.
 
     Raises: NotFoundError, ValidationError for a level that is none; as operations do.
     """
@@ -25,24 +36,40 @@ async def chosen(call: Call, name: str, metadata: dict[str, str]) -> dict[str, A
     level = metadata.get(LEVEL)
     if level is None:
         usual = call.context.principal.bounds.default_level(call.plane.levels)
-        return {"permission_level": usual, **found}
+        return found._replace(members={"permission_level": usual, **found.members})
     if level not in call.plane.levels:
         levels = "|".join(call.plane.levels)
         raise ValidationError(f"metadata.{LEVEL} must be {levels}", field="metadata")
-    return {**found, "permission_level": level}
+    return found._replace(members={**found.members, "permission_level": level})
 
 
-async def _found(call: Call, given: str) -> dict[str, Any]:
+async def _found(call: Call, given: str) -> Choice:
     if given in await image_names(call):
-        return {"image": given}
+        return Choice({"image": given})
     name = without_version(given)
     if name in DEFAULTS:
-        return {}
+        return Choice({})
     if name in call.plane.levels:
-        return {"permission_level": name}
+        return Choice({"permission_level": name})
     for template in (await call.done(list_templates)).items:
         if template.name == name:
-            return {"template": name, "permission_level": template.permission_level}
+            return Choice({"template": name, "permission_level": template.permission_level})
+    return await _built(call, given) or await _snapshot(call, name)
+
+
+async def _built(call: Call, given: str) -> Choice | None:
+    """A template that a client has built, by `name` or `name:tag`."""
+    try:
+        name, tag = parsed_name(given)
+    except ValidationError:
+        return None
+    found = tagged(await all_built(call), name, tag)
+    if found is None:
+        return None
+    return Choice({**found.base, "from_snapshot": found.snapshot_id}, found.start)
+
+
+async def _snapshot(call: Call, name: str) -> Choice:
     try:
         snapshot = await call.done(show_snapshot, name=name, query=SnapshotKeyQuery())
     except NotFoundError:
@@ -50,7 +77,7 @@ async def _found(call: Call, given: str) -> dict[str, Any]:
             f"there is no template {name}: use `base`, a permission level, a template of "
             "`paddock templates list`, an image of `paddock images list`, or a snapshot's id"
         ) from None
-    return {"from_snapshot": snapshot.id}
+    return Choice({"from_snapshot": snapshot.id})
 
 
 def without_version(name: str) -> str:

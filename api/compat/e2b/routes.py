@@ -6,6 +6,7 @@ from aiohttp import web
 
 from api.compat.call import Call
 from api.compat.e2b import lifetimes, metrics, network, sandboxes, snapshots, templates, volumes
+from api.compat.e2b.builds import handlers as builds
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import SANDBOX
@@ -53,7 +54,18 @@ _KEPT = (
     Route("GET", "/templates", _READ_ALL, templates.list_all),
     Route("GET", "/v2/templates", _READ_ALL, templates.list_all),
     Route("GET", "/templates/aliases/{alias}", _READ_ALL, templates.alias),
-    Route("DELETE", "/templates/{template}", _MANAGE, snapshots.remove),
+    Route("*", "/templates/tags", _MANAGE, templates.refuse),
+    Route("DELETE", "/templates/{template}", _MANAGE, templates.remove),
+    Route("GET", "/templates/{template}/tags", _READ_ALL, builds.tags),
+    Route("POST", "/v3/templates", _MANAGE, builds.request),
+    Route("POST", "/v2/templates", _MANAGE, builds.request),
+    Route("GET", "/templates/{template}/files/{hash}", _MANAGE, builds.files),
+    Route(
+        *("PUT", "/templates/{template}/files/{hash}", _MANAGE, builds.upload),
+        credential=builds.upload_credential,
+    ),
+    Route("POST", "/v2/templates/{template}/builds/{build}", _MANAGE, builds.start),
+    Route("GET", "/templates/{template}/builds/{build}/status", _READ_ALL, builds.status),
     Route("POST", "/volumes", _MANAGE, volumes.create),
     Route("GET", "/volumes", _READ_ALL, volumes.list_all),
     Route("GET", "/volumes/{volume}", _READ_ALL, volumes.show),

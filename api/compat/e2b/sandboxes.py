@@ -11,7 +11,9 @@ from aiohttp import web
 from api.compat.call import Call
 from api.compat.e2b import views
 from api.compat.e2b.bodies import SandboxBody
-from api.compat.e2b.choice import chosen
+from api.compat.e2b.builds.built import Start
+from api.compat.e2b.builds.starting import begin
+from api.compat.e2b.choice import Choice, chosen
 from api.compat.e2b.credential import credential
 from api.compat.e2b.inside.tokens import Tokens
 from api.compat.e2b.network import narrowing
@@ -28,7 +30,7 @@ from api.operations.sessions import (
 )
 from api.shape.answers import Created
 from api.shape.objects import validated
-from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
 from orchestrator.rules.access.keys import digest
 from paddock.contract.session_requests import (
     CloseQuery,
@@ -48,7 +50,8 @@ _PAGE = "100"
 async def create(call: Call) -> web.Response:
     """A new sandbox; with `Idempotency-Key`, the one that an earlier request with it has made."""
     body = await call.body(SandboxBody)
-    wanted = await _wanted(call, body)
+    choice = await chosen(call, body.template, body.metadata or {})
+    wanted = _wanted(call, body, choice)
     repeated = call.request.headers.get(_REPEATED)
     if repeated is None:
         made = await call.done(create_session, body=validated(SessionBody, wanted, _known(call)))
@@ -56,8 +59,22 @@ async def create(call: Call) -> web.Response:
         context = call.in_session(_id_of(call, repeated))
         named = validated(NamedSessionBody, wanted, _known(call))
         made = await call.done(ensure_session, context=context, body=named)
-    known = handed(call, made.model) if isinstance(made, Created) else found(call, made)
-    return views.answer(known, 201)
+    if not isinstance(made, Created):
+        return views.answer(found(call, made), 201)
+    if choice.start is not None:
+        await _begin(call, made.model, choice.start)
+    return views.answer(handed(call, made.model), 201)
+
+
+async def _begin(call: Call, made: CreatedSession, start: Start) -> None:
+    """Starts what the sandbox's template starts. Raises: as `begin`; it is gone then."""
+    context = call.in_session(made.id)
+    try:
+        await begin(call, context, start)
+    except PaddockError:
+        purged = validated(CloseQuery, {"purge": "true"})
+        await call.done(close_session, context=context, query=purged)
+        raise
 
 
 def handed(call: Call, made: CreatedSession) -> dict[str, Any]:
@@ -108,21 +125,20 @@ async def kill(call: Call) -> web.Response:
     return views.nothing()
 
 
-async def _wanted(call: Call, body: SandboxBody) -> dict[str, Any]:
-    """The members of the session. Raises: NotFoundError, ValidationError; as operations do."""
-    metadata = body.metadata or {}
-    choice = await chosen(call, body.template, metadata)
+def _wanted(call: Call, body: SandboxBody, choice: Choice) -> dict[str, Any]:
+    """The members of the session. Raises: ValidationError."""
+    begun = {} if choice.start is None else choice.start.variables
     wanted = {
-        **choice,
+        **choice.members,
         **new_times(call, body.timeout, pauses=body.auto_pause),
         "labels": {views.TEMPLATE_LABEL: body.template},
-        "metadata": metadata,
-        "env": body.env or {},
+        "metadata": body.metadata or {},
+        "env": {**begun, **(body.env or {})},
         "volumes": [each.model_dump() for each in body.volumes or []],
         "workspace_path": HOME,
     }
     rules = narrowing(body.network, body.allow_internet_access)
-    level = call.plane.levels[choice["permission_level"]]
+    level = call.plane.levels[choice.members["permission_level"]]
     if rules is not None and (level.network != "none" or rules.get("allow")):
         wanted["egress"] = rules  # at a level without a network, nothing is reached anyway
     return wanted

@@ -9,6 +9,7 @@ from aiohttp import web
 from api.compat.call import Call
 from api.compat.e2b import views
 from api.compat.e2b.bodies import ForkBody, SnapshotBody
+from api.compat.e2b.builds.built import build_of
 from api.compat.e2b.choice import without_version
 from api.compat.e2b.failure import error_body
 from api.compat.e2b.queries import SnapshotsQuery
@@ -54,7 +55,8 @@ async def list_all(call: Call) -> web.Response:
     if query.token is not None:
         asked["cursor"] = query.token
     page = await call.done(list_snapshots, query=validated(SnapshotListQuery, asked))
-    return views.answer([_view(each) for each in page.items], more=page.next)
+    shown = [_view(each) for each in page.items if build_of(each) is None]
+    return views.answer(shown, more=page.next)
 
 
 async def remove(call: Call) -> web.Response:

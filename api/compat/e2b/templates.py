@@ -1,4 +1,4 @@
-"""Templates: the operator's templates and images, listed and found. Nobody builds them here."""
+"""Templates: the operator's, images, and those that clients have built; listed and found."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 from aiohttp import web
 
 from api.compat.call import Call
-from api.compat.e2b import views
+from api.compat.e2b import snapshots, views
+from api.compat.e2b.builds import handlers as builds
+from api.compat.e2b.builds.built import Built, all_built
 from api.compat.e2b.choice import DEFAULTS, image_names, is_there
 from api.operations.templates import list_templates
 from orchestrator.ground.errors import NotFoundError, ValidationError
@@ -22,7 +24,14 @@ async def list_all(call: Call) -> web.Response:
     found = [_view(call, each.name, each.permission_level, each) for each in templates]
     usual = call.context.principal.bounds.default_level(call.plane.levels)
     others = [views.DEFAULT_TEMPLATE, *await image_names(call)]
-    return views.answer([*found, *(_view(call, each, usual) for each in others)])
+    built = {each.name: each for each in reversed(await all_built(call))}
+    return views.answer(
+        [
+            *found,
+            *(_view(call, each, usual) for each in others),
+            *(_view_of_built(call, each) for each in built.values()),
+        ]
+    )
 
 
 async def alias(call: Call) -> web.Response:
@@ -33,13 +42,26 @@ async def alias(call: Call) -> web.Response:
     return views.answer({"templateID": name, "public": name in DEFAULTS})
 
 
+async def remove(call: Call) -> web.Response:
+    """Removes a template that a client has built, or a snapshot."""
+    if await builds.remove(call, call.context.path["template"]):
+        return views.nothing()
+    return await snapshots.remove(call)
+
+
 async def refuse(call: Call) -> web.Response:
     """Raises: ValidationError."""
     raise ValidationError(
-        "templates are not built or changed by clients: the operator describes one in a TOML file "
-        "(`paddock templates build`) or adds an image (`paddock images add`), and sandboxes are "
-        "made from its name"
+        "tags and other things of a template are not changed after its build: build it again with "
+        "other tags"
     )
+
+
+def _view_of_built(call: Call, built: Built) -> dict[str, Any]:
+    usual = call.context.principal.bounds.default_level(call.plane.levels)
+    shown = _view(call, built.name, built.base.get("permission_level", usual))
+    at = {"createdAt": built.created_at, "updatedAt": built.created_at}
+    return {**shown, **at, "buildID": built.build_id, "buildCount": 1}
 
 
 def _view(call: Call, name: str, level: str, template: Template | None = None) -> dict[str, Any]:

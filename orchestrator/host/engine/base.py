@@ -281,12 +281,12 @@ class Engine(ABC):
         """The end of its first process's output, to show why an agent died."""
 
     @abstractmethod
-    async def ensure_open_network(self, image: str) -> OpenNetwork:
+    async def ensure_open_network(self, image: str, *, renew: bool = False) -> OpenNetwork:
         """The bridge for sandboxes with network access; makes it if it is missing.
 
         The bridge drops packets to the host and to link-local addresses. `image` is the image whose
-        iptables installs the rules. Raises: EngineUnavailableError if the rules can't be installed;
-        the network must not be used then.
+        iptables installs the rules. `renew` checks them again even after a recent check. Raises:
+        EngineUnavailableError if they can't be installed; the network must not be used then.
         """
 
     @abstractmethod

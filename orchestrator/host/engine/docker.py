@@ -197,12 +197,12 @@ class DockerEngine(Engine):
 
         return await self._calls.call("read a container's log", read)
 
-    async def ensure_open_network(self, image: str) -> OpenNetwork:
+    async def ensure_open_network(self, image: str, *, renew: bool = False) -> OpenNetwork:
         """See `Engine.ensure_open_network`."""
-        if not self._network.trusted():
+        if renew or not self._network.trusted():
             await self._calls.call(
                 "make the open network",
-                lambda client: self._network.ensure(client, image),
+                lambda client: self._network.ensure(client, image, renew=renew),
                 steps=Bridge.STEPS,
             )
         return OpenNetwork(self._network.name, self._network.resolvers)
@@ -257,6 +257,7 @@ class DockerEngine(Engine):
             async for event in generator:
                 if event.action == "resync":  # the engine may have been restarted
                     self._network.distrust()
+                    self._creations.forget()
                     self._removals.try_again()
                 yield event
         finally:

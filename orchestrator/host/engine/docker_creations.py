@@ -8,7 +8,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.host.engine import docker_containers, docker_kernel
+from orchestrator.host.engine import docker_containers, docker_kernel, docker_records
 from orchestrator.host.engine.base import SandboxSpec, missing_image
 from orchestrator.host.engine.docker_calls import EngineCalls
 from orchestrator.host.engine.docker_network import Bridge
@@ -28,6 +28,11 @@ class Creations:
         self._calls = calls
         self._instance = instance
         self._network = network
+        self._engines_profile: bool | None = None
+
+    def forget(self) -> None:
+        """Makes the next creation look at the engine again, which may have been restarted."""
+        self._engines_profile = None
 
     async def create(self, spec: SandboxSpec) -> str:
         """See `Engine.create`."""
@@ -40,9 +45,15 @@ class Creations:
             raise
 
     def _make(self, client: docker.APIClient, spec: SandboxSpec) -> str:
+        config = container_config(
+            spec,
+            self._instance,
+            ipv6=docker_kernel.has_ipv6(),
+            engines_profile=self._keeps_profile(client),
+        )
         try:
             made = client.create_container_from_config(  # type: ignore[no-untyped-call]
-                container_config(spec, self._instance, ipv6=docker_kernel.has_ipv6()), spec.name
+                config, spec.name
             )
         except ImageNotFound as error:
             raise missing_image(spec.image) from error
@@ -64,6 +75,12 @@ class Creations:
             _remove_left_over(client, container_id)
             raise
         return container_id
+
+    def _keeps_profile(self, client: docker.APIClient) -> bool:
+        """Whether somebody set the engine's profile, which may be stricter than ours."""
+        if self._engines_profile is None:
+            self._engines_profile = docker_records.has_set_profile(client.info())
+        return self._engines_profile
 
     def _discard(self, created: Future[str]) -> None:
         """Removes the container of a `create` call that nobody waits for any more."""

@@ -48,7 +48,7 @@ def root_inside(
     wanted["Entrypoint"] = [*PYTHON, *script("sandbox_agent.enforce.root_inside.namespace")]
     wanted["HostConfig"] |= {
         "CapAdd": ["SETUID", "SETGID"],
-        "SecurityOpt": security_options(namespaces=True),
+        "SecurityOpt": security_options(namespaces=True, engines_profile=False),
     }
     said = _said(client, wanted, runtime)
     return None if said == ROOT_INSIDE else said or "its container said nothing"

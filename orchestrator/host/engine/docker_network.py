@@ -122,26 +122,30 @@ class Bridge:
         """Makes the next `ensure` check again."""
         self._trusted_until = 0.0
 
-    def ensure(self, client: docker.APIClient, image: str) -> None:
+    def ensure(self, client: docker.APIClient, image: str, *, renew: bool = False) -> None:
         """Installs the rules, then makes the bridge, so it never exists without them.
 
         The kernel's setting for the bridge's packets can only be checked once there is a bridge.
+        `renew`: also if the rules are trusted, which they are not after a failure.
 
         Raises: EngineUnavailableError, docker's errors; whatever was made is removed.
         """
         with self._lock:
-            if self.trusted():
-                return
-            try:
+            if renew or not self.trusted():
+                self._check(client, image)
+
+    def _check(self, client: docker.APIClient, image: str) -> None:
+        try:
+            self._run_helper(client, image, "install")
+            if self._ensure_bridge(client):
                 self._run_helper(client, image, "install")
-                if self._ensure_bridge(client):
-                    self._run_helper(client, image, "install")
-                if not self._set_resolvers:
-                    self.resolvers = host_resolvers(client, image, self._instance)
-            except BaseException:
-                self._undo(client, image)
-                raise
-            self._trusted_until = time.monotonic() + TRUST_SECONDS
+            if not self._set_resolvers:
+                self.resolvers = host_resolvers(client, image, self._instance)
+        except BaseException:
+            self.distrust()
+            self._undo(client, image)
+            raise
+        self._trusted_until = time.monotonic() + TRUST_SECONDS
 
     def remove(self, client: docker.APIClient, image: str) -> None:
         """Removes the bridge, then the rules. Does nothing while a container uses the bridge."""

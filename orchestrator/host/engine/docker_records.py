@@ -1,7 +1,7 @@
 """Converts Docker's answers to the engine's records: pure functions."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.host.engine.base import (
@@ -49,6 +49,12 @@ def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
         containerd_images=str(status.get("driver-type", "")).startswith("io.containerd."),
         firewall=(raw.get("FirewallBackend") or {}).get("Driver"),
     )
+
+
+def has_set_profile(info: Mapping[str, Any]) -> bool:
+    """Whether the engine's profile of system calls is not the one that it comes with."""
+    profile = _security_options(info.get("SecurityOptions") or []).get("seccomp")
+    return profile not in ("default", "builtin")
 
 
 def _security_options(options: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ operator, and can't reach the engine's.
 import docker
 
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.engine.docker_namespaces import ran_inside
 from orchestrator.settings.resolvers import usable
 
 # Docker's own name server, in every container of a user-defined network.
@@ -46,10 +47,12 @@ def host_resolvers(client: docker.APIClient, image: str, instance: str) -> tuple
 def close_engines_own(
     client: docker.APIClient, image: str, instance: str, container_id: str
 ) -> None:
-    """Blocks the engine's name server for a running container.
+    """Blocks the engine's name server for a running container, if need be by a helper container.
 
     Raises: EngineUnavailableError, docker's errors; the container must not be used then.
     """
+    if ran_inside(client.inspect_container(container_id), CLOSE_SCRIPT, ENGINES_OWN):
+        return
     network = f"container:{container_id}"
     run_helper(
         client,

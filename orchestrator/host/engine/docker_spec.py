@@ -13,7 +13,7 @@ from orchestrator.host.engine.base import (
     SandboxSpec,
 )
 from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
-from orchestrator.host.engine.docker_seccomp import with_namespaces
+from orchestrator.host.engine.docker_seccomp import usual, with_namespaces
 from sandbox_agent.decide.mounted_agent import ENVIRONMENT, PLACE
 from sandbox_agent.decide.protocol import HOST_NAME
 
@@ -25,27 +25,34 @@ _IPV6_LOOPBACK = {"net.ipv6.conf.lo.disable_ipv6": "0"}
 _UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
-def container_config(spec: SandboxSpec, instance: str, *, ipv6: bool = False) -> dict[str, Any]:
+def container_config(
+    spec: SandboxSpec, instance: str, *, ipv6: bool = False, engines_profile: bool = False
+) -> dict[str, Any]:
     """The body of `POST /containers/create`; the entry point is the mounted agent.
 
-    `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1.
+    `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1. `engines_profile`:
+    the engine's profile of system calls stays, unless the sandbox needs namespaces.
     """
     return {
         **overridden(spec.agent),
         "Image": spec.image,
         "Hostname": HOST_NAME,
         "Labels": {**spec.labels, LABEL_INSTANCE: instance},
-        "HostConfig": host_config(spec, ipv6=ipv6),
+        "HostConfig": host_config(spec, ipv6=ipv6, engines_profile=engines_profile),
     }
 
 
-def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
+def host_config(
+    spec: SandboxSpec, *, ipv6: bool = False, engines_profile: bool = False
+) -> dict[str, Any]:
     """Confinement, limits and mounts of the container."""
     return {
         # The agent switches to each command's uid, and needs no other root privilege.
         "CapDrop": ["ALL"],
         "CapAdd": ["SETUID", "SETGID"],
-        "SecurityOpt": security_options(namespaces=spec.namespaces),
+        "SecurityOpt": security_options(
+            namespaces=spec.namespaces, engines_profile=engines_profile
+        ),
         "ReadonlyRootfs": True,
         "Init": False,  # the agent is PID 1 and reaps
         "RestartPolicy": {"Name": "no"},
@@ -67,10 +74,14 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
     }
 
 
-def security_options(*, namespaces: bool) -> list[str]:
-    """The engine's own profile of system calls, or one that permits user `namespaces`."""
-    profile = [f"seccomp={with_namespaces()}"] if namespaces else []
-    return ["no-new-privileges", *profile]
+def security_options(*, namespaces: bool, engines_profile: bool) -> list[str]:
+    """With our profile of system calls: the one for user `namespaces`, or the usual one.
+
+    `engines_profile`: the engine's stays in place of the usual one.
+    """
+    if namespaces:
+        return ["no-new-privileges", f"seccomp={with_namespaces()}"]
+    return ["no-new-privileges", *([] if engines_profile else [f"seccomp={usual()}"])]
 
 
 def overridden(agent: MountedAgent) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class FakeEngine(Engine):
         self.specs: dict[str, SandboxSpec] = {}
         self.calls: list[str] = []
         self.open_network = False
+        self.renewals = 0
         self.sandbox_kernel = Kernel(landlock=7, notification=True, undisturbed=True, mdwe=True)
         self.described = EngineInfo(
             *("fake", "2"),
@@ -214,9 +215,10 @@ class FakeEngine(Engine):
         await self._enter("logs")
         return ""
 
-    async def ensure_open_network(self, image: str) -> OpenNetwork:
+    async def ensure_open_network(self, image: str, *, renew: bool = False) -> OpenNetwork:
         """See `Engine.ensure_open_network`."""
         await self._enter("ensure_open_network")
+        self.renewals += renew
         self.open_network = True
         return OpenNetwork(f"paddock-open-{self._instance}", ("192.0.2.53",))
 

@@ -82,7 +82,7 @@ def network_check(refused: str | None, facts: NetworkFacts) -> Check:
         return warning(
             NETWORK,
             "sandboxes on it are kept from the host, but a reload of firewalld takes the rules "
-            "away until the next session with this network is made",
+            "away until their next check, up to a minute later",
             "reload firewalld only while no session has this network",
         )
     return ok(NETWORK, "sandboxes on it are kept from the host")

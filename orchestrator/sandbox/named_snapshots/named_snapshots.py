@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import sqlite3
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -68,17 +69,24 @@ class NamedSnapshots:
         )
         self._changes = TaskScope("a change of a snapshot")
 
-    async def take(self, principal: Principal, session: Session, name: str) -> ShownSnapshot:
+    async def take(
+        self,
+        principal: Principal,
+        session: Session,
+        name: str,
+        metadata: Mapping[str, str] | None = None,
+    ) -> ShownSnapshot:
         """A snapshot of the session's workspace under that name of its owner.
 
-        What writes to the workspace waits for a moment. Raises: ValidationError; ConflictError if
+        What writes to the workspace waits for a moment. `metadata` are the client's own texts by
+        name. Raises: ValidationError; ConflictError if
         the name is taken, or the session can have no snapshot; RateLimitedError if the owner has
         too many; CapacityExhaustedError if the disk is full; StorageError, AuditUnavailableError;
         the errors of `Session.check_live`.
         """
         if _ID.fullmatch(name):
             raise ValidationError("name must not be one like an id", field="name")
-        taking = self._taking.take(principal, session, name)
+        taking = self._taking.take(principal, session, name, metadata or {})
         return ShownSnapshot(await self._changes.shield(taking), None)
 
     async def take_unnamed(self, principal: Principal, session: Session) -> NamedSnapshot:
@@ -86,7 +94,7 @@ class NamedSnapshots:
 
         The next start removes it, too. Raises: likewise.
         """
-        return await self._taking.take(principal, session, None)
+        return await self._taking.take(principal, session, None, {})
 
     async def _take_back(self, snapshot: NamedSnapshot, error: BaseException | None = None) -> None:
         """Removes a snapshot that nobody knows."""

@@ -14,7 +14,7 @@ class NamedSnapshot:
 
     `size` is that of the workspace, `bytes` what the copy takes on the disk, `used_bytes` what its
     files need; before it is `ready`, these are estimates. `sha256` is the digest of what the record
-    says of it.
+    says of it. `metadata` are the client's own texts by name, as JSON.
     """
 
     id: str
@@ -29,6 +29,7 @@ class NamedSnapshot:
     method: str | None = None
     frozen_us: int = 0
     sha256: str | None = None
+    metadata: str = "{}"
     ready: bool = False
 
     def completed(self, saved: Saved, sha256: str) -> "NamedSnapshot":

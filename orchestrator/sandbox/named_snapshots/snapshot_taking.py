@@ -1,11 +1,13 @@
 """Takes snapshots: on record before and after, and within the quota of their owner."""
 
 import asyncio
+import json
 import secrets
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
 from orchestrator.ground.errors import ConflictError, RateLimitedError
 from orchestrator.ground.events import EventDraft, Made, now
@@ -50,7 +52,9 @@ class SnapshotTaking:
         self._take_back = take_back
         self.copied: dict[str, int] = {}
 
-    async def take(self, principal: Principal, session: Session, name: str | None) -> NamedSnapshot:
+    async def take(
+        self, principal: Principal, session: Session, name: str | None, metadata: Mapping[str, str]
+    ) -> NamedSnapshot:
         """A snapshot under that name of its owner; without a name, its caller must remove it.
 
         Raises: as `NamedSnapshots.take`.
@@ -58,14 +62,17 @@ class SnapshotTaking:
         session.check_live()
         _check_source(session)
         self._recorder.check_room(session)
-        snapshot = await self._planned(session, name)
+        snapshot = await self._planned(session, name, metadata)
+        said: dict[str, Any] = {} if name is None else {"name": name}
+        if metadata:
+            said["metadata"] = dict(metadata)
         started = await self._recorder.record(
             session,
             EventDraft(
                 "snapshot.start",
                 actor=principal.name,
                 decision="allow",
-                args={} if name is None else {"name": name},
+                args=said,
                 made=Made(args={"id": snapshot.id}),
             ),
             effect=self._adding(principal, snapshot),
@@ -81,7 +88,9 @@ class SnapshotTaking:
         FaultPoint.SNAPSHOT_ENDED.reached()
         return complete
 
-    async def _planned(self, session: Session, name: str | None) -> NamedSnapshot:
+    async def _planned(
+        self, session: Session, name: str | None, metadata: Mapping[str, str]
+    ) -> NamedSnapshot:
         usage = await self._storage.usage(session.workspace)
         estimate = 0 if usage is None else usage.used_bytes
         return NamedSnapshot(
@@ -94,6 +103,7 @@ class SnapshotTaking:
             size=session.limits.workspace_bytes,
             bytes=estimate,
             used_bytes=estimate,
+            metadata=json.dumps(dict(metadata)),
         )
 
     def _adding(self, principal: Principal, snapshot: NamedSnapshot) -> Effect:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.task_scope import together
-from orchestrator.host.engine.base import Bind, Container, Engine
+from orchestrator.host.engine.base import Bind, Container
+from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
@@ -32,15 +33,13 @@ class NetworkPart(Part):
 
     name = "network"
 
-    def __init__(self, engine: Engine, image: str) -> None:
-        """`image` is the image whose programs install the rules."""
-        self._engine = engine
-        self._image = image
+    def __init__(self, network: OpenNetworkUse) -> None:
+        self._network = network
 
     async def open(self, plan: Plan) -> None:
         """Raises EngineUnavailableError if its rules can't be installed."""
         if plan.level.network == "open":
-            opened = await self._engine.ensure_open_network(self._image)
+            opened = await self._network.ensure()
             plan.network, plan.resolvers = opened.name, opened.resolvers
         plan.labels[LABEL_NETWORK] = plan.network or ""
 
@@ -54,16 +53,14 @@ class RulesPart(Part):
 
     name = "network's rules"
 
-    def __init__(self, engine: Engine, image: str) -> None:
-        """`image` is the image whose programs install the rules."""
-        self._engine = engine
-        self._image = image
+    def __init__(self, network: OpenNetworkUse) -> None:
+        self._network = network
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError; SandboxUnavailableError if the network is another."""
         if plan.network is None:
             return
-        opened = await self._engine.ensure_open_network(self._image)
+        opened = await self._network.ensure()
         if (opened.name, opened.resolvers) != (plan.network, plan.resolvers):
             raise SandboxUnavailableError("the open network is not the one it was started with")
 

@@ -20,6 +20,7 @@ from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.images.mounted_agents import MountedAgents
 from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
+from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.parts import Part
 from orchestrator.sandbox.sandboxes.starter import ImageChangedError, Starter
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
@@ -64,9 +65,11 @@ class Sandboxes:
         self._checked = CheckedImages(settings.state_dir)
         self.agents = MountedAgents(node.engine, settings.state_dir, settings.image)
         self._suitability = Suitability(node.engine, node, self._checked, runtimes)
+        self.open_network = OpenNetworkUse(node.engine, settings.image)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
             *(ways, self._releases, MountedAgentPart(node.engine, self.agents, self._checked)),
+            self.open_network,
         )
         self.pool = WarmPool(
             settings, self._starter.start_ahead, self._suitability.image_id, metrics

@@ -36,6 +36,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
 )
 from orchestrator.sandbox.sandboxes.layer_part import LayerPart
 from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
+from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
@@ -74,6 +75,7 @@ class Starter:
         ways: tuple[Part, ...],
         releases: TaskScope,
         mounted_agent: MountedAgentPart,
+        open_network: OpenNetworkUse,
     ) -> None:
         """`ways` connect with the outside. `releases` holds the releases of sandboxes."""
         engine = node.engine
@@ -85,7 +87,7 @@ class Starter:
         self._share = FairShare()
         self._releases = releases
         restrictions, directories = Restrictions(engine, settings.image), SandboxDirectories()
-        network = NetworkPart(engine, settings.image)
+        network = NetworkPart(open_network)
         directory = DirectoryPart(directories)
         trust = TrustPart(public_directory(settings.state_dir))
         quota = QuotaPart(workspaces, restrictions)
@@ -109,7 +111,7 @@ class Starter:
         self._ahead: tuple[Part, ...] = (
             *(network, directory, trust, PointPart(directories), *container, PreparePart()),
         )
-        rules = RulesPart(engine, settings.image)
+        rules = RulesPart(open_network)
         self._late: tuple[Part, ...] = (rules, AttachPart(quota, directories))
         self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
 

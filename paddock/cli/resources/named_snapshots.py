@@ -7,7 +7,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.options import AsJson, SessionId, example, group
+from paddock.cli.options import AsJson, SessionId, example, group, pairs
 from paddock.cli.output import age, print_done, size, working
 
 if TYPE_CHECKING:
@@ -25,12 +25,17 @@ async def create(
     paddock: "Paddock",
     session: SessionId,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name.")],
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="A text to keep with the snapshot."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep a copy of a session's workspace. The session may be in use."""
+    texts = pairs(metadata, "--metadata")
     found = await paddock.sessions.get(session)
     with working(f"copying the workspace of {session}"):
-        taken = await found.snapshots.create(name)
+        taken = await found.snapshots.create(name, metadata=texts or None)
     frozen = f"{taken.frozen_ms:.1f}"
     print_done(taken, as_json, f"the snapshot {name} is taken; writes waited for {frozen} ms")
 

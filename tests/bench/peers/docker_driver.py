@@ -9,30 +9,29 @@ from typing import Any
 
 import docker
 
-from tests.bench.peers.driver import ANSWER, FIRST, LINE, Options, require
+from tests.bench.peers.driver import ANSWER, AT_ONCE, LINE, Options, require
 
 _SECONDS = 60
 _PROMPT = b">>> "
 
 
 class DockerSandbox:
-    """A container without a network."""
+    """A container, usually without a network."""
 
-    def __init__(self, client: docker.APIClient, image: str) -> None:
+    def __init__(self, client: docker.APIClient, image: str, network: str) -> None:
         self._client = client
         self._python: Any = None
         made = client.create_container(
             image,
             entrypoint=["sleep", "infinity"],
-            host_config=client.create_host_config(network_mode="none"),
+            host_config=client.create_host_config(network_mode=network),
         )
         self.container: str = made["Id"]
         client.start(self.container)
-        self._execute(FIRST)
 
-    async def run_true(self) -> None:
+    async def run(self, program: str) -> None:
         """By `docker exec`, with the exit code."""
-        await asyncio.to_thread(self._execute, "true")
+        await asyncio.to_thread(self._execute, program)
 
     async def line(self) -> None:
         """On an attached terminal."""
@@ -101,11 +100,12 @@ class DockerDriver:
 
     def __init__(self, options: Options) -> None:
         self._image = options.image
-        self._client = docker.APIClient(version="auto", timeout=_SECONDS)
+        self._network = options.network
+        self._client = docker.APIClient(version="auto", timeout=_SECONDS, max_pool_size=AT_ONCE)
 
     async def create(self) -> DockerSandbox:
         """Creates and starts a container."""
-        return await asyncio.to_thread(DockerSandbox, self._client, self._image)
+        return await asyncio.to_thread(DockerSandbox, self._client, self._image, self._network)
 
     async def close(self) -> None:
         """Closes the connections to the engine."""

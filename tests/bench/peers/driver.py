@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 # The first command in a new sandbox; every permission level allows it.
 FIRST = "pwd"
+# Requests of one worker at the same time; peers that block need as many threads.
+AT_ONCE = 8
 LINE = "6 * 7"
 ANSWER = "42"
 
@@ -22,6 +24,10 @@ class Options(NamedTuple):
     url: str = ""
     key: str = ""
     level: str = ""
+    # How Paddock's sandboxes are to start: "cold" or "warm".
+    start: str = "cold"
+    # The engine's network of containers without Paddock.
+    network: str = "none"
 
 
 class Sandbox(Protocol):
@@ -29,8 +35,8 @@ class Sandbox(Protocol):
 
     container: str
 
-    async def run_true(self) -> None:
-        """Runs `true`."""
+    async def run(self, program: str) -> None:
+        """Runs a program without arguments. Raises: RuntimeError if it fails."""
 
     async def line(self) -> None:
         """Sends `LINE` to an interactive Python that keeps its state, and receives `ANSWER`."""
@@ -55,7 +61,7 @@ class Driver(Protocol):
     """A contender."""
 
     async def create(self) -> Sandbox:
-        """A new sandbox, after the result of its first command."""
+        """A new sandbox that can run commands."""
 
     async def close(self) -> None:
         """Ends the driver's connections."""

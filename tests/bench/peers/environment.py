@@ -11,7 +11,8 @@ from images import base
 from images.builder import context_archive, input_hash
 from images.progress import step
 from images.recipes import ROOT
-from images.site import PYTHON, platform_options
+from images.releases import DEBIAN_12
+from images.site import platform_options
 from orchestrator.host.engine.base import LABEL_INPUTS
 
 ENVIRONMENT = ROOT / ".venv-bench"
@@ -97,7 +98,7 @@ def _site(interpreter: Path, architecture: str) -> dict[str, bytes]:
             "--no-compile",
             "--only-binary=:all:",
             "--implementation=cp",
-            f"--python-version={PYTHON}",
+            f"--python-version={DEBIAN_12.python}",
             *platform_options(architecture),
             requirement,
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from llm_sandbox import SandboxSession
 
-from tests.bench.peers.driver import ANSWER, FIRST, LINE, Options, require
+from tests.bench.peers.driver import ANSWER, LINE, Options, require
 
 _FILE, _TREE = "/sandbox/file", "/sandbox/tree"
 
@@ -23,11 +23,10 @@ class LlmSandbox:
         )
         self._session.open()
         self.container: str = self._session.container.id
-        self._execute(FIRST)
 
-    async def run_true(self) -> None:
+    async def run(self, program: str) -> None:
         """`execute_command`, which is a `docker exec`."""
-        await asyncio.to_thread(self._execute, "true")
+        await asyncio.to_thread(self._execute, program)
 
     async def line(self) -> None:
         """`run`: a new interpreter for each; one that keeps its state needs packages from PyPI."""

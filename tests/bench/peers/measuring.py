@@ -2,229 +2,202 @@
 
 import asyncio
 import os
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from images.progress import step
-from tests.bench.comparison import OURS, Comparison, Row, figure
+from tests.bench.comparison import OURS, Comparison, Row
 from tests.bench.floors import Floors
-from tests.bench.peers import environment
-from tests.bench.peers.contender import Contender, ContenderError, contending
-from tests.bench.peers.driver import Options
-from tests.bench.plane import Plane
-from tests.bench.rounds import Side, alternating
+from tests.bench.peers import creation
+from tests.bench.peers.installed import ENGINE, Installed, install, running
+from tests.bench.peers.turns import Competing, Turn, cpu_of, row
+from tests.bench.plane import Plane, measured_plane
 
-_ENGINE, _SWE_REX, _LLM_SANDBOX = "Docker", "SWE-ReX", "llm-sandbox"
-# Paddock with sandboxes that wait for sessions: not a contender of its own, but a row.
-_WARM = "Paddock, warm"
-WARM_SETTINGS = {"PADDOCK_WARM_SANDBOXES": "4", "PADDOCK_WARM_LEAST": '{"medium": 2}'}
+FLOOR = "floor"
 _MB, _MIB = 1_000_000, 1024 * 1024
 _FILE_MB = 20
 _TREE_FILES, _TREE_FILE_BYTES, _FILES_A_DIRECTORY = 500, 2_000, 25
-_SANDBOXES, _IN_FLIGHT, _LINES = 4, 8, 5
-# Paddock's levels: the default one for creation, and for the rest the one that allows any command.
-_CREATED, _USED = "medium", "high"
+_SANDBOXES, _IN_FLIGHT = 4, 8
+# The longest time that one turn of cheap operations takes; slow contenders do fewer in it.
+_TURN_SECONDS, _AT_ONCE_SECONDS = 0.25, 1.0
+# The level that allows any command.
+_USED = "high"
 
 
 class Rounds(NamedTuple):
-    """The number of rounds, and of commands in a turn."""
+    """The number of rounds of each kind, and of commands or lines in a turn."""
 
     creates: int
+    warm: int
     commands: int
+    at_once: int
+    lines: int
     files: int
     times: int
 
 
-FULL = Rounds(creates=8, commands=10, files=5, times=20)
-QUICK = Rounds(creates=2, commands=2, files=2, times=10)
+# Together about five minutes on a quiet machine with 2 cores.
+FULL = Rounds(creates=16, warm=30, commands=40, at_once=16, lines=20, files=7, times=20)
+QUICK = Rounds(creates=3, warm=3, commands=4, at_once=3, lines=3, files=3, times=10)
 
 
-class Installed(NamedTuple):
-    """What a contender needs."""
+class Bench(NamedTuple):
+    """What all measurements need."""
 
-    driver: str
-    python: Path
-    image: str
+    floors: Floors
+    failed: dict[str, str]
+    order: Random
+
+    @asynccontextmanager
+    async def competing(
+        self, installed: Mapping[str, Installed], plane: Plane
+    ) -> AsyncIterator[Competing]:
+        """Contenders that run; `plane` serves those whose name is ours."""
+        servers = {name: plane.pid for name in installed if name.startswith(OURS)}
+        async with running(installed) as contenders:
+            yield Competing(contenders, self.floors, servers, self.order, self.failed)
 
 
 async def compare(
-    plane: Plane, warm: Plane, floors: Floors, machine: str, rounds: Rounds
+    plane: Plane, floors: Floors, machine: str, rounds: Rounds, order: Random
 ) -> Comparison:
     """All rows. A peer that can't be installed is absent, and the result says why.
 
-    `warm` has `WARM_SETTINGS`.
+    `order` shuffles the contenders in each round.
     """
     installed, absent = await asyncio.to_thread(install, await plane.image())
+    bench = Bench(floors, absent, order)
+    rows = [*await _creation(bench, plane, installed, rounds)]
+    paddock = installed[OURS]
+    options = paddock.options._replace(url=plane.url, key=plane.key, level=_USED)
+    used = {**installed, OURS: paddock._replace(options=options)}
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
-        async with (
-            _contenders(plane, installed, _CREATED) as contenders,
-            _contenders(warm, {_WARM: installed[OURS]}, _CREATED) as warmed,
-        ):
-            created, removed = await _Measuring(contenders + warmed, absent, rounds).creation()
-            rows = [*warm_apart(created), warm_apart(removed)[0]]
-        async with _contenders(plane, installed, _USED) as contenders:
-            measuring = _Measuring(contenders, absent, rounds)
-            in_turn = await measuring.commands()
-            memory = await measuring.memory(floors)
-            rows += [in_turn[0], await measuring.rates(), in_turn[1]]
-            rows += [*await measuring.files(*_inputs(Path(directory))), memory]
-    return Comparison(machine, list(installed), rows, absent)
+        async with bench.competing(used, plane) as competing:
+            rows += await _use(competing, floors, rounds, Path(directory))
+    others = [name for name in installed if name != OURS]
+    return Comparison(machine, [OURS, FLOOR, *others], rows, absent)
 
 
-class _Measuring:
-    """The rows of one set of contenders; one that fails loses the row, and the reason is kept."""
-
-    def __init__(
-        self, contenders: Sequence[Contender], failed: dict[str, str], rounds: Rounds
-    ) -> None:
-        self._contenders = contenders
-        self._failed = failed
-        self._rounds = rounds
-
-    async def creation(self) -> list[Row]:
-        """New sandboxes, one at a time."""
-        step("create and remove, beside peers …")
-        removed: dict[str, list[float]] = {each.name: [] for each in self._contenders}
-
-        def side(contender: Contender) -> Side:
-            async def turn() -> Sequence[float]:
-                taken = await self._ask(contender, "create")
-                if taken:
-                    removed[contender.name] += await self._ask(contender, "remove")
-                return taken
-
-            return turn
-
-        created = await alternating(self._rounds.creates, *map(side, self._contenders))
-        return [
-            self._row("create → first result", created),
-            self._row("remove", [values[1:] for values in removed.values()]),
-        ]
-
-    async def commands(self) -> list[Row]:
-        """Commands and lines in one sandbox, one after another."""
-        step("commands, beside peers …")
-        await self._create(1)
-        return [
-            await self._compared("exec `true`", "run_true", times=self._rounds.times),
-            await self._compared("a line of Python", "lines", times=_LINES),
-        ]
-
-    async def memory(self, floors: Floors) -> Row:
-        """The working sets of further sandboxes, after their first command."""
-        await self._create(_SANDBOXES - 1)
-        values = []
-        for contender in self._contenders:
-            _, *idle = await self._ask(contender, "containers") or [""]
-            values.append([floors.working_set(name) / _MIB for name in idle])
-        return self._row("memory of an idle sandbox", values, unit="MiB", scale=1)
-
-    async def rates(self) -> Row:
-        """Commands in all sandboxes at once."""
-        step("commands at once, beside peers …")
-        values = await self._alternated(
-            self._rounds.commands, "rate", in_flight=_IN_FLIGHT, times=self._rounds.times
-        )
-        what = f"exec `true`, {_IN_FLIGHT} at once"
-        return self._row(what, values, unit="/s", scale=1, rate=True)
-
-    async def files(self, file: Path, tree: Path) -> list[Row]:
-        """One large file, and many small ones, in both directions."""
-        step("files, beside peers …")
-        rows = []
-        for what, kind, path in (
-            (f"{_FILE_MB} MB", "file", file),
-            (f"{_TREE_FILES} small files", "tree", tree),
-        ):
-            for way, verb in (("up", "send"), ("down", "fetch")):
-                values = await self._alternated(
-                    self._rounds.files, f"{verb}_{kind}", path=str(path)
-                )
-                rows.append(self._row(f"{what} {way}", values))
-        return rows
-
-    async def _create(self, count: int) -> None:
-        for contender in self._contenders:
-            for _ in range(count):
-                await self._ask(contender, "create")
-
-    async def _compared(self, what: str, operation: str, **arguments: Any) -> Row:
-        return self._row(
-            what, await self._alternated(self._rounds.commands, operation, **arguments)
-        )
-
-    async def _alternated(self, rounds: int, operation: str, **arguments: Any) -> list[list[float]]:
-        def side(contender: Contender) -> Side:
-            return lambda: self._ask(contender, operation, **arguments)
-
-        return await alternating(rounds, *map(side, self._contenders))
-
-    async def _ask(self, contender: Contender, operation: str, **arguments: Any) -> list[Any]:
-        try:
-            return await contender.ask(operation, **arguments) or []
-        except ContenderError as error:
-            if contender.name == OURS:
-                raise
-            self._failed[contender.name] = str(error)
-            return []
-
-    def _row(
-        self,
-        what: str,
-        values: Sequence[Sequence[float]],
-        *,
-        unit: str = "ms",
-        scale: float = 1000,
-        rate: bool = False,
-    ) -> Row:
-        figures = {
-            contender.name: figure(measured, scale=scale, rate=rate)
-            for contender, measured in zip(self._contenders, values, strict=True)
-            if measured
-        }
-        return Row(what, unit, figures, rate)
+async def _creation(
+    bench: Bench, plane: Plane, installed: Mapping[str, Installed], rounds: Rounds
+) -> list[Row]:
+    async with bench.competing(creation.cold_contenders(plane, installed), plane) as competing:
+        cold = await creation.cold_lives(competing, rounds.creates)
+    async with (
+        measured_plane(**creation.WARM_SETTINGS) as waiting,
+        bench.competing(creation.warm_contenders(waiting, installed), waiting) as competing,
+    ):
+        warm = await creation.warm_lives(waiting, competing, rounds.warm)
+    return list(creation.rows(cold, warm))
 
 
-def warm_apart(row: Row) -> tuple[Row, Row]:
-    """The row without the warm figure, and another one that has it as Paddock's."""
-    figures = dict(row.figures)
-    warm = figures.pop(_WARM)
-    return (
-        replace(row, figures=figures),
-        replace(row, what=f"{row.what}, warm", figures={**figures, OURS: warm}),
-    )
+async def _use(competing: Competing, floors: Floors, rounds: Rounds, directory: Path) -> list[Row]:
+    """Everything that is done in sandboxes that are there."""
+    await _create(competing, 1)
+    rows = await _commands(competing, floors, rounds)
+    line = await _lines(competing, rounds)
+    await _create(competing, _SANDBOXES - 1)
+    memory = await _memory(competing, floors)
+    rows += [*await _at_once(competing, rounds), line]
+    return [*rows, *await _files(competing, rounds.files, *_inputs(directory)), memory]
 
 
-def install(image: str) -> tuple[dict[str, Installed], dict[str, str]]:
-    """The contenders by name, and the reasons for those that are absent."""
-    own = Path(sys.executable)
-    found = {OURS: Installed("paddock", own, image), _ENGINE: Installed("docker", own, image)}
-    try:
-        python = environment.python()
-        theirs = environment.image(image, python)
-    except environment.PeersError as error:
-        return found, {_SWE_REX: str(error), _LLM_SANDBOX: str(error)}
-    found[_SWE_REX] = Installed("swe-rex", python, theirs)
-    found[_LLM_SANDBOX] = Installed("llm-sandbox", python, theirs)
-    return found, {}
+async def _create(competing: Competing, count: int) -> None:
+    """That many further sandboxes of each contender, whose processes are accounted for."""
+    for name in competing.contenders:
+        for _ in range(count):
+            await competing.ask(name, "create")
+        for container in await competing.ask(name, "containers"):
+            await asyncio.to_thread(competing.accounts[name].add, container)
 
 
-@asynccontextmanager
-async def _contenders(
-    plane: Plane, installed: dict[str, Installed], level: str
-) -> AsyncIterator[list[Contender]]:
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                contending(name, driver, python, Options(image, plane.url, plane.key, level))
-            )
-            for name, (driver, python, image) in installed.items()
-        ]
+async def _commands(competing: Competing, floors: Floors, rounds: Rounds) -> list[Row]:
+    """`true`, one after another, beside what the kernel alone needs in a container."""
+    step("commands, beside peers …")
+    container, *_ = await competing.ask(ENGINE, "containers")
+
+    async def floor() -> Turn:
+        return Turn(await asyncio.to_thread(floors.fork_true, container, rounds.times))
+
+    def command(name: str) -> Any:
+        return competing.turn(name, "run_true", times=rounds.times, seconds=_TURN_SECONDS)
+
+    turns = await competing.rounds(rounds.commands, command, **{FLOOR: floor})
+    return [
+        row("exec `true`", _said(turns)),
+        row("CPU: exec `true`", _cpu(turns, lambda turn: len(turn.said))),
+    ]
+
+
+async def _at_once(competing: Competing, rounds: Rounds) -> list[Row]:
+    """`true` in all sandboxes at the same time."""
+    step("commands at once, beside peers …")
+
+    def commands(name: str) -> Any:
+        limits = {"in_flight": _IN_FLIGHT, "seconds": _AT_ONCE_SECONDS}
+        return competing.turn(name, "run_at_once", **limits)
+
+    turns = await competing.rounds(rounds.at_once, commands)
+    what = f"exec `true`, {_IN_FLIGHT} at once"
+    rates = {
+        name: [[done / seconds] for done, seconds in (turn.said for turn in each if turn.said)]
+        for name, each in turns.items()
+    }
+    return [
+        row(what, rates, unit="/s", scale=1, rate=True),
+        row(f"CPU: {what}", _cpu(turns, lambda turn: turn.said[0])),
+    ]
+
+
+async def _lines(competing: Competing, rounds: Rounds) -> Row:
+    step("lines, beside peers …")
+
+    def lines(name: str) -> Any:
+        return competing.turn(name, "lines", times=rounds.times, seconds=_TURN_SECONDS)
+
+    return row("a line of Python", _said(await competing.rounds(rounds.lines, lines)))
+
+
+async def _memory(competing: Competing, floors: Floors) -> Row:
+    """The working sets of the sandboxes that had one command."""
+    values = {}
+    for name in competing.contenders:
+        _, *idle = await competing.ask(name, "containers") or [""]
+        values[name] = [[floors.working_set(container) / _MIB] for container in idle]
+    return row("memory of an idle sandbox", values, unit="MiB", scale=1)
+
+
+async def _files(competing: Competing, rounds: int, file: Path, tree: Path) -> list[Row]:
+    """One large file, and many small ones, in both directions."""
+    step("files, beside peers …")
+    rows = []
+    for what, kind, path in (
+        (f"{_FILE_MB} MB", "file", file),
+        (f"{_TREE_FILES} small files", "tree", tree),
+    ):
+        for way, verb in (("up", "send"), ("down", "fetch")):
+            operation = f"{verb}_{kind}"
+            turns = await competing.rounds(rounds, _copying(competing, operation, path))
+            rows.append(row(f"{what} {way}", _said(turns)))
+    return rows
+
+
+def _copying(competing: Competing, operation: str, path: Path) -> Callable[[str], Any]:
+    return lambda name: competing.turn(name, operation, path=str(path))
+
+
+def _said(turns: Mapping[str, list[Turn]]) -> dict[str, Sequence[Sequence[float]]]:
+    return {name: [turn.said for turn in each] for name, each in turns.items()}
+
+
+def _cpu(
+    turns: Mapping[str, list[Turn]], operations: Callable[[Turn], float]
+) -> dict[str, Sequence[Sequence[float]]]:
+    return {name: cpu_of(each, operations) for name, each in turns.items()}
 
 
 def _inputs(directory: Path) -> tuple[Path, Path]:

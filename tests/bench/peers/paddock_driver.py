@@ -4,7 +4,7 @@ from pathlib import Path
 
 from paddock.client import Paddock, Session, Terminal
 from paddock.client.faces import Async
-from tests.bench.peers.driver import FIRST, LINE, Options, require
+from tests.bench.peers.driver import LINE, Options, require
 
 _FILE, _TREE = "file", "tree"
 
@@ -17,12 +17,8 @@ class PaddockSandbox:
         self._terminal: Terminal[Async] | None = None
         self.container = f"paddock-{sandbox_id}"
 
-    async def run_true(self) -> None:
+    async def run(self, program: str) -> None:
         """`exec`."""
-        await self.execute("true")
-
-    async def execute(self, program: str) -> None:
-        """Runs a program. Raises: RuntimeError if it fails."""
         status = (await self._session.exec(argv=[program])).exit_code
         require(status == 0, f"{program} ended with {status}")
 
@@ -58,16 +54,16 @@ class PaddockDriver:
     """Sessions of one level."""
 
     def __init__(self, options: Options) -> None:
-        self._level = options.level
+        self._level, self._start = options.level, options.start
         self._paddock = Paddock(options.url, options.key)
 
     async def create(self) -> PaddockSandbox:
         """Creates a session."""
         session = await self._paddock.sessions.create(permission_level=self._level)
-        assert session.info.sandbox is not None
-        sandbox = PaddockSandbox(session, session.info.sandbox.id)
-        await sandbox.execute(FIRST)
-        return sandbox
+        sandbox = session.info.sandbox
+        assert sandbox is not None
+        require(sandbox.start == self._start, f"it was a {sandbox.start} start")
+        return PaddockSandbox(session, sandbox.id)
 
     async def close(self) -> None:
         """Closes the connections to the control plane."""

@@ -11,7 +11,7 @@ from swerex.runtime.abstract import (
     UploadRequest,
 )
 
-from tests.bench.peers.driver import ANSWER, FIRST, LINE, Options, UnsupportedError, require
+from tests.bench.peers.driver import ANSWER, LINE, Options, UnsupportedError, require
 
 _FILE, _TREE = "/tmp/sent/file", "/tmp/sent/tree"
 _PROMPT = ">>> "
@@ -26,12 +26,8 @@ class SweRexSandbox:
         self._interactive = False
         self.container: str = deployment.container_name
 
-    async def run_true(self) -> None:
+    async def run(self, program: str) -> None:
         """`execute`."""
-        await self.execute("true")
-
-    async def execute(self, program: str) -> None:
-        """Runs a program. Raises: RuntimeError if it fails."""
         status = (await self._runtime.execute(Command(command=[program]))).exit_code
         require(status == 0, f"{program} ended with {status}")
 
@@ -84,9 +80,7 @@ class SweRexDriver:
         """Starts a deployment."""
         deployment = DockerDeployment(image=self._image, pull="never")
         await deployment.start()
-        sandbox = SweRexSandbox(deployment)
-        await sandbox.execute(FIRST)
-        return sandbox
+        return SweRexSandbox(deployment)
 
     async def close(self) -> None:
         """Each deployment has its own connections."""

@@ -13,10 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tests.bench.peers.driver import (
+    AT_ONCE,
+    FIRST,
     Driver,
     Options,
     Sandbox,
@@ -47,35 +50,44 @@ class Worker:
         self._fetched = 0
 
     async def create(self) -> list[float]:
-        """Seconds until the first result of a new sandbox."""
+        """Seconds until a new sandbox is there, and until its first result."""
         began = time.perf_counter()
-        self._sandboxes.append(await self._driver.create())
-        return [time.perf_counter() - began]
+        sandbox = await self._driver.create()
+        created = time.perf_counter() - began
+        self._sandboxes.append(sandbox)
+        await sandbox.run(FIRST)
+        return [created, time.perf_counter() - began]
 
     async def remove(self) -> list[float]:
         """Seconds to remove the newest sandbox."""
         return [await _timed(self._sandboxes.pop().close)]
 
-    async def run_true(self, times: int) -> list[float]:
-        """Seconds of each, one after another."""
-        return [await _timed(self._sandboxes[0].run_true) for _ in range(times)]
+    async def run_true(self, times: int, seconds: float) -> list[float]:
+        """Seconds of each, one after another: `times`, or as many as begin in that time."""
+        sandbox = self._sandboxes[0]
+        return await _repeated(lambda: sandbox.run("true"), times, seconds)
 
-    async def rate(self, in_flight: int, times: int) -> list[float]:
-        """`true`s per second, spread over all sandboxes."""
+    async def run_at_once(self, in_flight: int, seconds: float) -> list[float]:
+        """How many `true`s, spread over all sandboxes, ended in how many seconds."""
+        done = 0
+        began = time.perf_counter()
 
         async def one_after_another(sandbox: Sandbox) -> None:
-            for _ in range(times):
-                await sandbox.run_true()
+            nonlocal done
+            # At least one each, however slow the others are to begin.
+            while True:
+                await sandbox.run("true")
+                done += 1
+                if time.perf_counter() - began >= seconds:
+                    return
 
         chosen = [self._sandboxes[n % len(self._sandboxes)] for n in range(in_flight)]
-        began = time.perf_counter()
         await asyncio.gather(*map(one_after_another, chosen))
-        return [in_flight * times / (time.perf_counter() - began)]
+        return [done, time.perf_counter() - began]
 
-    async def lines(self, times: int) -> list[float]:
-        """Seconds of each line; the first, which starts the interpreter, does not count."""
-        await self._sandboxes[0].line()
-        return [await _timed(self._sandboxes[0].line) for _ in range(times)]
+    async def lines(self, times: int, seconds: float) -> list[float]:
+        """Seconds of each line, as in `run_true`; the first of all starts the interpreter."""
+        return await _repeated(self._sandboxes[0].line, times, seconds)
 
     async def send_file(self, path: str) -> list[float]:
         """Seconds to copy a file into the sandbox."""
@@ -115,6 +127,14 @@ class Worker:
         return self._directory / f"fetched-{self._fetched}"
 
 
+async def _repeated(operation: Operation, times: int, seconds: float) -> list[float]:
+    began = time.perf_counter()
+    taken: list[float] = []
+    while len(taken) < times and (not taken or time.perf_counter() - began < seconds):
+        taken.append(await _timed(operation))
+    return taken
+
+
 async def _timed(operation: Operation) -> float:
     began = time.perf_counter()
     await operation()
@@ -128,6 +148,8 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 async def serve(name: str, options: Options, answers: Any) -> None:
     """Answers the requests until standard input ends."""
+    # The loop's usual number of threads is less on a small machine, and a peer would wait for them.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     module, driver = DRIVERS[name]
     made = getattr(importlib.import_module(f"tests.bench.peers.{module}"), driver)
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:

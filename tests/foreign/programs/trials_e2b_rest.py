@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+import re
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from e2b import (
     AsyncSandbox,
     AuthenticationException,
+    BuildException,
     NotFoundException,
     Sandbox,
     SandboxException,
@@ -24,6 +27,7 @@ from e2b import (
 
 URL = os.environ["PADDOCK_URL"] + "/compat/e2b"
 SECONDS = 60
+SERVED = "http://127.0.0.1:8123/"
 
 
 @pytest.fixture(autouse=True)
@@ -260,9 +264,61 @@ def test_templates_are_found() -> None:
     assert not Template.exists(f"nothing-{uuid.uuid4().hex}")
 
 
-def test_builds_are_refused_with_a_remedy() -> None:
-    with pytest.raises(Exception, match="paddock templates build"):
-        Template.build(Template().from_image("debian:12"), "trial")
+def test_a_template_is_built_from_steps(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "main.sh").write_text("echo $GREETING from $(pwd)")
+    (tmp_path / "a.txt").write_text("a")
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+    template = (
+        Template(file_context_path=tmp_path)
+        .from_template("high")
+        .set_envs({"GREETING": "hello"})
+        .copy("app", "/home/user/app")
+        .copy("*.txt", "texts/", mode=0o640)
+        .set_workdir("/home/user/made/here")
+        .run_cmd(["sh ../../app/main.sh > said.txt", "cat ../../texts/a.txt >> said.txt"])
+        .set_start_cmd("python3 -m http.server 8123", f"curl -sf {SERVED}")
+    )
+    lines: list[str] = []
+    Template.build(
+        template, f"{name}:v1", tags=["stable"], on_build_logs=lambda each: lines.append(str(each))
+    )
+    assert any("WORKDIR /home/user/made/here" in line for line in lines)
+    assert Template.exists(f"{name}:stable")
+    assert not Template.exists(name)
+    assert {each.tag for each in Template.get_tags(name)} == {"v1", "stable"}
+    with Sandbox.create(f"{name}:v1", timeout=SECONDS) as sandbox:
+        line = "cat made/here/said.txt; stat -c %a texts/a.txt; echo $GREETING"
+        found = sandbox.commands.run(line)
+        assert found.stdout == "hello from /home/user/made/here\na640\nhello\n"
+        assert "said.txt" in sandbox.commands.run(f"curl -s {SERVED}").stdout
+    Template.build(Template().from_template(f"{name}:v1").run_cmd("echo more > more.txt"), name)
+    with Sandbox.create(name, timeout=SECONDS) as sandbox:
+        assert sandbox.commands.run("cat made/here/more.txt texts/a.txt").stdout == "more\na"
+
+
+def test_a_template_is_built_from_a_dockerfile(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("one")
+    dockerfile = """FROM high
+WORKDIR /home/user/project
+ENV PLACE=/home/user
+COPY one.txt two.txt
+RUN cp two.txt three.txt && echo $PLACE >> three.txt
+"""
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+    Template.build(Template(file_context_path=tmp_path).from_dockerfile(dockerfile), name)
+    with Sandbox.create(name, timeout=SECONDS) as sandbox:
+        assert sandbox.files.read("project/three.txt") == "one/home/user\n"
+
+
+def test_a_build_that_fails_says_where() -> None:
+    for template, said in (
+        (Template().from_template("high").run_cmd("echo seen; exit 3"), "exit code 3: seen"),
+        (Template().from_image("nothing:1"), "paddock images add"),
+        (Template().from_template("high").set_workdir("/app"), "/home/user only"),
+    ):
+        with pytest.raises(BuildException, match=re.escape(said)):
+            Template.build(template, f"trial-{uuid.uuid4().hex[:16]}")
 
 
 def test_refusals_have_a_rule_and_a_remedy() -> None:

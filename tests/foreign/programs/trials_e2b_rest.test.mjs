@@ -152,11 +152,20 @@ test("signed addresses", async () => {
   assert.equal(await answer.text(), "signed");
 });
 
-test("templates are found, and not built", async () => {
+test("templates are found and built", async () => {
   assert.equal(await Template.exists("base"), true);
   assert.equal(await Template.exists(`nothing-${randomUUID()}`), false);
-  const building = Template.build(Template().fromImage("debian:12"), "trial");
-  await assert.rejects(building, /paddock templates build/);
+  const absent = Template.build(Template().fromImage("debian:12"), "trial");
+  await assert.rejects(absent, /paddock images add/);
+  const name = `trial-${randomUUID()}`;
+  const template = Template()
+    .fromTemplate("high")
+    .setEnvs({ GREETING: "hello" })
+    .runCmd("echo $GREETING > said.txt");
+  await Template.build(template, name);
+  const built = await Sandbox.create(name);
+  assert.equal((await built.commands.run("cat said.txt; echo $GREETING")).stdout, "hello\nhello\n");
+  await built.kill();
 });
 
 test("wrong keys and unknown templates", async () => {

@@ -1867,6 +1867,8 @@ export type NamedSnapshot = {
   frozen_ms: number | null;
   /** The digest of what the record says of it, which the first event of each session has that began as it. */
   sha256: string | null;
+  /** What its creator keeps with it. */
+  metadata: Record<string, string>;
 };
 
 /** A page of snapshots, by key and name; `next` is the `cursor` of the next page. */
@@ -2842,6 +2844,8 @@ export type SignalSent = {
 export type SnapshotBody = {
   /** Not one like an id, `snap-` and 16 hex digits. */
   name: string;
+  /** Texts of yours by name: 16 KiB in all; on record. */
+  metadata?: Record<string, string> | undefined;
 };
 
 /** How a session was spawned. */

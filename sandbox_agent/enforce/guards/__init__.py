@@ -1,0 +1,1 @@
+"""Guards lent to commands, and the guard in C, which most of them have."""

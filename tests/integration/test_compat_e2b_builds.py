@@ -1,0 +1,161 @@
+"""Templates that E2B's clients build, in real sandboxes, by plain HTTP."""
+
+import gzip
+import io
+import tarfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.support.server import Server, leaving_nothing
+from tests.support.until import pause
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BASE = "/compat/e2b"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(sandbox_image: str) -> AsyncIterator[Server]:
+    settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_COMPAT": "e2b"}
+    async with leaving_nothing(**settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(plane: Server) -> AsyncIterator[aiohttp.ClientSession]:
+    headers = {"X-API-KEY": plane.key}
+    async with aiohttp.ClientSession(plane.url, headers=headers) as session:
+        yield session
+
+
+async def answer(
+    client: aiohttp.ClientSession, status: int, method: str, path: str, **more: Any
+) -> Any:
+    async with client.request(method, BASE + path, **more) as response:
+        text = await response.text()
+        assert response.status == status, text
+        return await response.json() if text else None
+
+
+def packed(**files: bytes) -> bytes:
+    """A compressed archive, as the SDKs send the files of a copy."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name.replace("__", "/"))
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return gzip.compress(written.getvalue())
+
+
+async def built(
+    client: aiohttp.ClientSession, name: str, files: dict[str, bytes], **body: Any
+) -> dict[str, Any]:
+    """How a build ended."""
+    shown = await answer(client, 202, "POST", "/v3/templates", json={"name": name})
+    template, build = shown["templateID"], shown["buildID"]
+    for digest, archive in files.items():
+        where = await answer(client, 201, "GET", f"/templates/{template}/files/{digest}")
+        async with aiohttp.request("PUT", where["url"], data=archive) as response:
+            assert response.status == 200, await response.text()
+    await answer(client, 202, "POST", f"/v2/templates/{template}/builds/{build}", json=body)
+    path = f"/templates/{template}/builds/{build}/status"
+    found: dict[str, Any] = await answer(client, 200, "GET", path)
+    turns = 0
+    while found["status"] not in ("ready", "error"):
+        turns += 10
+        await pause(turns)
+        found = await answer(client, 200, "GET", path)
+    return found
+
+
+def step(kind: str, *args: str, **others: Any) -> dict[str, Any]:
+    return {"type": kind, "args": list(args), **others}
+
+
+async def test_a_template_has_files_variables_and_what_it_starts(
+    plane: Server, client: aiohttp.ClientSession
+) -> None:
+    found = await built(
+        client,
+        "web:v1",
+        {
+            "aa": packed(app__main=b"code", app__sub__x=b"x"),
+            "bb": packed(one=b"1", two=b"2"),
+            "cc": packed(deep__one=b"3"),
+        },
+        fromTemplate="high",
+        steps=[
+            step("ENV", "GREETING", "hello"),
+            step("WORKDIR", "/home/user/made"),
+            step("COPY", "app", ".", filesHash="aa"),
+            step("COPY", "*", "/home/user/many/", "", "0640", filesHash="bb"),
+            step("COPY", "deep/one", "/home/user/renamed", filesHash="cc"),
+            step("RUN", "echo $GREETING > said; ls ~ | cat"),
+        ],
+        startCmd="python3 -m http.server 8123",
+        readyCmd="curl -sf http://127.0.0.1:8123/",
+    )
+    assert found["status"] == "ready", found
+    assert "renamed" in [each["message"] for each in found["logEntries"]]
+    body = {"templateID": "web:v1", "envVars": {"MORE": "yes"}}
+    made = await answer(client, 201, "POST", "/v2/sandboxes", json=body)
+    path = f"/api/sessions/{made['sandboxID']}"
+    session = await plane.ok("GET", path)
+    assert session["permission_level"] == "high"
+    line = (
+        "cat made/said made/main made/sub/x many/one many/two renamed; "
+        "stat -c ' %a' many/one; echo $GREETING $MORE; curl -s http://127.0.0.1:8123/ | grep said"
+    )
+    ran = await plane.ok("POST", f"{path}/exec", {"shell": line})
+    assert ran["stdout"].startswith("hello\ncodex123 640\nhello yes\n")
+    assert 'href="said"' in ran["stdout"]
+    await answer(client, 204, "DELETE", f"/sandboxes/{made['sandboxID']}")
+    await answer(client, 204, "DELETE", "/templates/web")
+    assert (await plane.ok("GET", "/api/snapshots"))["items"] == []
+    await answer(client, 404, "POST", "/v2/sandboxes", json=body)
+
+
+async def test_a_newer_build_takes_its_tag_and_begins_with_the_older_one(
+    plane: Server, client: aiohttp.ClientSession
+) -> None:
+    steps = [step("ENV", "A", "1"), step("RUN", "echo $A > first")]
+    await built(client, "base-of", {}, fromTemplate="high", steps=steps)
+    steps = [step("RUN", "echo $A >> first")]
+    found = await built(client, "base-of", {}, fromTemplate="base-of", steps=steps)
+    assert found["status"] == "ready", found
+    tags = await answer(client, 200, "GET", "/templates/base-of/tags")
+    assert [(each["tag"], each["buildID"]) for each in tags] == [("default", found["buildID"])]
+    assert len((await plane.ok("GET", "/api/snapshots"))["items"]) == 1
+    made = await answer(client, 201, "POST", "/v2/sandboxes", json={"templateID": "base-of"})
+    read = await plane.ok("POST", f"/api/sessions/{made['sandboxID']}/exec", {"shell": "cat first"})
+    assert read["stdout"] == "1\n1\n"
+    await answer(client, 204, "DELETE", f"/sandboxes/{made['sandboxID']}")
+    await answer(client, 204, "DELETE", "/templates/base-of")
+
+
+async def test_a_build_that_fails_leaves_nothing(
+    plane: Server, client: aiohttp.ClientSession
+) -> None:
+    for steps, number, said in (
+        ([step("RUN", "true"), step("RUN", "echo seen; exit 3")], "2", "exit code 3: seen"),
+        ([step("COPY", "a", "b", filesHash="aa")], "1", "entry 'a' is a FIFO"),
+        ([step("RUN", "touch /etc/x")], "1", "touch: cannot touch '/etc/x'"),
+    ):
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            fifo = tarfile.TarInfo("a")
+            fifo.type = tarfile.FIFOTYPE
+            tar.addfile(fifo)
+        files = {"aa": archive.getvalue()}
+        found = await built(client, "bad", files, fromTemplate="high", steps=steps)
+        assert found["status"] == "error"
+        assert found["reason"]["step"] == number, found
+        assert said in found["reason"]["message"], found
+        assert await answer(client, 200, "GET", "/v2/sandboxes") == []
+        sessions = await plane.ok("GET", "/api/sessions?status=active")
+        assert (sessions["items"], (await plane.ok("GET", "/api/snapshots"))["items"]) == ([], [])

@@ -13,12 +13,11 @@ from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
-from structlog.contextvars import bound_contextvars
 
 from api.http import stream
 from api.http.errors import describe, problem
 from orchestrator.ground.errors import RateLimitedError
-from orchestrator.ground.log_context import knowing_secrets
+from orchestrator.ground.log_context import logging_about
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import OTHER, Metrics
 from orchestrator.rules.access.keys import Principal
@@ -49,7 +48,7 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
             known["session_id"] = request.match_info["session_id"][:_MOST_LOGGED]
         started = time.perf_counter()
         status = CLIENT_GONE
-        with bound_contextvars(**known), knowing_secrets():
+        with logging_about(known):
             try:
                 work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
                 response = await lag.measured(_operation(request), work)

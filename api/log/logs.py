@@ -3,38 +3,22 @@
 import logging
 import os
 import queue
-import re
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
-
+from api.log.lines import make_formatter
 from api.log.log_file import LogFile
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.ground.log_context import cut_known
 from orchestrator.settings.settings import Settings
 
-REDACTED = "[redacted]"
 STDOUT = 1
 # Records that may wait for a slow reader; further ones are dropped and counted.
 _MOST_WAITING = 10_000
 _CLOSE_SECONDS = 2.0
 _GROUP_SECONDS = 0.02
 _MOST_IN_GROUP = 128
-_DEEPEST = 6
-_SECRET = re.compile(
-    r"pdk_[\w-]+|H-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=bearer )\s*[^\s'\",]+",
-    re.IGNORECASE,
-)
-_SECRET_NAMES = frozenset(
-    {"authorization", "admin_key", "api_key", "handle", "key", "lease_id", "password", "secret"}
-    | {"secrets", "token", "cookie"}
-)
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 @contextmanager
@@ -79,77 +63,6 @@ def _open(path: Path) -> LogFile:
         raise ConfigError(f"PADDOCK_LOG_FILE: {path}: {error.strerror}") from None
 
 
-def make_formatter(
-    kind: str, *, colours: bool = False, secrets: Collection[str] = ()
-) -> logging.Formatter:
-    """Makes a formatter; `kind` is json or console, and `secrets` are further texts to remove."""
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-    ]
-    renderer: Processor = structlog.processors.JSONRenderer()
-    if kind == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=colours, timestamp_key="time")
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            Redaction(secrets),
-            *([_escape_controls] if kind == "console" else []),
-            renderer,
-        ],
-    )
-
-
-class Redaction:
-    """Removes keys, handles, sessions' secrets and values with secret-like names from a record.
-
-    The session secrets are those that the record's context knows.
-    """
-
-    def __init__(self, secrets: Collection[str] = ()) -> None:
-        self._secrets = tuple(secrets)
-
-    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        """The record without secrets."""
-        return {name: self._clean(name, value, _DEEPEST) for name, value in event.items()}
-
-    def _clean(self, name: str, value: Any, depth: int) -> Any:
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        if name.lower() in _SECRET_NAMES or depth == 0:
-            return REDACTED
-        if isinstance(value, dict):
-            items = value.items()
-            return {self._text(str(k)): self._clean(str(k), v, depth - 1) for k, v in items}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self._clean("", item, depth - 1) for item in value]
-        return self._text(value if isinstance(value, str) else repr(value))
-
-    def _text(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, REDACTED)
-        text = cut_known(text)
-        return _SECRET.sub(REDACTED, text)
-
-
-def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Escapes controls, so that input can't control a terminal or forge a log line."""
-    return {
-        name: _shown(value, keep_lines=name == "exception") if isinstance(value, str) else value
-        for name, value in event.items()
-    }
-
-
-def _shown(text: str, *, keep_lines: bool) -> str:
-    text = text.translate(_CONTROL)
-    return text if keep_lines else text.replace("\n", "\\n")
-
-
 class LogWriter(logging.Handler):
     """Writes lines in a separate thread, so that a slow reader delays nothing."""
 
@@ -160,7 +73,9 @@ class LogWriter(logging.Handler):
         super().__init__()
         self._descriptor = descriptor
         self._file = file
-        self._lines: queue.Queue[bytes | None] = queue.Queue(most_waiting)
+        # A queue without a limit of its own, which costs a tenth of one with.
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._most_waiting = most_waiting
         self._dropped = 0
         self._closed = False
         self._ending = threading.Event()
@@ -170,16 +85,14 @@ class LogWriter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Formats the record here, in its context, and queues it."""
         try:
-            self._lines.put_nowait(self._encoded(record))
-        except queue.Full:
-            self._dropped += 1
+            if not self._queue(self._encoded(record)):
+                self._dropped += 1
         except Exception:  # noqa: BLE001 - as in every handler: logging must not fail the caller
             self.handleError(record)
 
     def say(self, text: str) -> None:
         """Queues a line unchanged."""
-        with suppress(queue.Full):
-            self._lines.put_nowait(text.encode("utf-8", "backslashreplace") + b"\n")
+        self._queue(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def say_as_record(self, text: str) -> None:
         """Queues a line as a record, whatever the log level."""
@@ -190,10 +103,16 @@ class LogWriter(logging.Handler):
         if not self._closed:
             self._closed = True
             self._ending.set()
-            with suppress(queue.Full):
-                self._lines.put(None, timeout=_CLOSE_SECONDS)
-                self._thread.join(_CLOSE_SECONDS)
+            self._lines.put(None)
+            self._thread.join(_CLOSE_SECONDS)
         super().close()
+
+    def _queue(self, line: bytes) -> bool:
+        """Returns False if too many lines wait already."""
+        if self._lines.qsize() >= self._most_waiting:
+            return False
+        self._lines.put(line)
+        return True
 
     def _write_all(self) -> None:
         ended = False

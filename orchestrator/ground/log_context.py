@@ -4,14 +4,21 @@ Both apply to everything that runs in one context: in a request, or in longer-la
 """
 
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-
-from structlog.contextvars import bind_contextvars
+from typing import NamedTuple
 
 Cut = Callable[[str], str]
 
-_CUTS: contextvars.ContextVar[list[Cut]] = contextvars.ContextVar("cuts")
+
+class _Known(NamedTuple):
+    """The fields of log lines, and the functions that remove secrets from a text."""
+
+    fields: Mapping[str, object]
+    cuts: list[Cut]
+
+
+_KNOWN: contextvars.ContextVar[_Known] = contextvars.ContextVar("known")
 
 
 def session_context(session_id: object, cut: Cut) -> contextvars.Context:
@@ -21,30 +28,39 @@ def session_context(session_id: object, cut: Cut) -> contextvars.Context:
     `cut` removes the session's secrets from a text.
     """
     context = contextvars.Context()
-    context.run(bind_contextvars, session_id=session_id)
-    context.run(_CUTS.set, [cut])
+    context.run(_KNOWN.set, _Known({"session_id": session_id}, [cut]))
     return context
 
 
 @contextmanager
-def knowing_secrets() -> Iterator[None]:
-    """Begins a context without known secrets, which tasks started in it share."""
-    token = _CUTS.set([])
+def logging_about(fields: Mapping[str, object]) -> Iterator[None]:
+    """Begins a context whose log lines have these fields, and in which no secrets are known yet.
+
+    Tasks started in it share it.
+    """
+    token = _KNOWN.set(_Known(fields, []))
     try:
         yield
     finally:
-        _CUTS.reset(token)
+        _KNOWN.reset(token)
 
 
 def know_secrets(cut: Cut) -> None:
     """Applies `cut` from now on to log lines and error messages in this context."""
-    cuts = _CUTS.get(None)
-    if cuts is not None:
-        cuts.append(cut)
+    known = _KNOWN.get(None)
+    if known is not None:
+        known.cuts.append(cut)
+
+
+def known_fields() -> Mapping[str, object]:
+    """The fields of log lines in this context."""
+    known = _KNOWN.get(None)
+    return {} if known is None else known.fields
 
 
 def cut_known(text: str) -> str:
     """The text without the secrets that this context knows."""
-    for cut in _CUTS.get(()):
+    known = _KNOWN.get(None)
+    for cut in () if known is None else known.cuts:
         text = cut(text)
     return text

@@ -5,10 +5,11 @@ Nothing else in the control plane creates tasks. `tasks` has the tasks that run 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from orchestrator.ground.errors import PaddockError
 
@@ -52,6 +53,10 @@ class TaskScope:
         task = self.begin(work)
         task.add_done_callback(lambda done: self._look(done, logging.WARNING))
         return task
+
+    def begin_now(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Like `begin`, but the first step is done before this returns (see `Begun`)."""
+        return self.begin(_rest(Begun(work)))
 
     async def shield(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
@@ -111,6 +116,49 @@ class TaskScope:
             log.log(level, "%s failed: %s", self._kind, error.detail)
         else:
             log.error("%s failed", self._kind, exc_info=error)
+
+
+class Begun(Generic[T]):
+    """Does the first step of `work` when it is made. Awaiting it, which must follow, does the rest.
+
+    A task would begin only after everything that is due already. The first step is no part of the
+    awaiting task, so it may not use a time limit, which would end the task that runs just then.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._steps = work.__await__()
+        # Gives again what the first step gave: what the work waits for, or its end.
+        self._first: Callable[[], Any]
+        try:
+            waits_for = self._steps.send(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised where this is awaited
+            self._first = partial(_raise, error)
+        else:
+            self._first = lambda: waits_for
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Returns or raises what `work` does."""
+        step = self._first
+        while True:
+            try:
+                waits_for = step()
+            except StopIteration as ended:
+                result: T = ended.value
+                return result
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 - it is raised where `work` waits
+                step = partial(self._steps.throw, error)
+            else:
+                step = partial(self._steps.send, None)
+
+
+async def _rest(begun: Begun[T]) -> T:
+    return await begun
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 @asynccontextmanager

@@ -341,7 +341,7 @@ class Restarts(RuleBasedStateMachine):
         self.check_after_death(name, what, level)
 
     async def killed(self, work: Awaitable[Any], writes: int) -> None:
-        database, write = self.plane.database, self.plane.database.write
+        database, write = self.plane.database, self.plane.database.begin_write
 
         async def count(function: Any, **how: Any) -> Any:
             nonlocal writes
@@ -351,7 +351,7 @@ class Restarts(RuleBasedStateMachine):
             writes -= 1
             return await write(function, **how)
 
-        database.write = count  # type: ignore[method-assign]
+        database.begin_write = count  # type: ignore[method-assign]
         with suppress(PaddockError, StoreError):
             await work
         writes, self.engine.dead = 0, True

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.log.logs import make_formatter
+from api.log.lines import make_formatter
 from api.views.sessions import inspected
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError

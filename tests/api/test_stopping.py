@@ -77,13 +77,13 @@ def full(plane: ControlPlane) -> Iterator[None]:
     async def refuse(_: Any, **how: Any) -> Any:
         raise StoreError("the disk is full")
 
-    write = plane.database.write
-    plane.database.write = refuse  # type: ignore[method-assign, assignment]
+    write = plane.database.begin_write
+    plane.database.begin_write = refuse  # type: ignore[method-assign, assignment]
     try:
         with impatient():
             yield
     finally:
-        plane.database.write = write  # type: ignore[method-assign]
+        plane.database.begin_write = write  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from orchestrator.ground.errors import AuditUnavailableError, ConflictError
 from orchestrator.ground.events import EventError
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.room import Room
+from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit import query, verification
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
@@ -193,6 +194,7 @@ async def test_a_disk_that_hangs_keeps_nobody(
     monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.05)
     answers = threading.Event()
     hanging = asyncio.ensure_future(database._writer.run(answers.wait))
+    await asyncio.sleep(0)  # it has begun
     for _ in range(3):
         with pytest.raises(AuditUnavailableError, match="did not answer"):
             await ledger.append(draft())
@@ -275,3 +277,20 @@ async def test_subscribers_that_went_away_leave_nothing(ledger: Ledger) -> None:
         await waiter
     assert await ledger.wait("k2", 0) == 1
     assert ledger._waiters == {}
+
+
+async def test_an_event_is_handed_over_before_anything_else_that_is_due(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    begin = database.begin_write
+
+    def noted(function: Any, **how: Any) -> Any:
+        order.append("handed over")
+        return begin(function, **how)
+
+    monkeypatch.setattr(database, "begin_write", noted)
+    asyncio.get_running_loop().call_soon(order.append, "due before")
+    appended = TaskScope("an event").begin_now(ledger.append(draft()))
+    assert order == ["handed over"]
+    assert (await appended).seq == 1

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
-from structlog.contextvars import bound_contextvars
 
-from api.log.logs import REDACTED, LogWriter, Redaction, logging_to_stdout, make_formatter
-from orchestrator.ground.log_context import session_context
+from api.log.lines import REDACTED, Redaction, make_formatter
+from api.log.logs import LogWriter, logging_to_stdout
+from orchestrator.ground.log_context import know_secrets, logging_about, session_context
 from orchestrator.rules.access.keys import new_handle
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.redaction import Redactor
 
 ADMIN_KEY = "an-admin-key-without-a-prefix"
 
@@ -71,7 +72,7 @@ def test_tracebacks_are_told_without_secrets() -> None:
 
 
 def test_a_record_of_json() -> None:
-    with bound_contextvars(request_id="abc", session_id="s-1"):
+    with logging_about({"request_id": "abc", "session_id": "s-1"}):
         line = formatted("json", record("it is %d", 5, route="/a"))
     event = json.loads(line)
     assert event.pop("time").endswith("Z")
@@ -85,18 +86,58 @@ def test_a_record_of_json() -> None:
     }
 
 
+SESSION_SECRET = "correct-horse-battery"
+PIECES = st.sampled_from(
+    [
+        *(ADMIN_KEY, ADMIN_KEY[:12], SESSION_SECRET, SESSION_SECRET[:9], SESSION_SECRET[9:]),
+        *("bearer ", "Bearer", " ", "H-", "0123abcd-0123-0123-0123-0123456789ab", "pdk_", "abc"),
+        *("...", "\\", "%2d", '"', "\0", "[", "POST", "\n"),
+    ]
+)
+FIELD = st.lists(PIECES, max_size=5).map("".join) | st.none() | st.integers() | st.lists(PIECES)
+NAMES = st.sampled_from(("event", "route", "Token", "key", "principal", "time"))
+
+
+@given(st.dictionaries(NAMES, FIELD))
+def test_fields_are_searched_together_as_each_alone(fields: dict[str, Any]) -> None:
+    redaction = Redaction([ADMIN_KEY])
+    with logging_about({}):
+        know_secrets(Redactor([SESSION_SECRET]).text)
+        alone: dict[str, Any] = {}
+        for name, value in fields.items():
+            alone |= redaction.cut({name: value})
+        assert redaction.cut(fields) == alone
+
+
+def test_a_secret_of_the_session_is_found_in_each_field() -> None:
+    for name in ("route", "principal", "said"):
+        with logging_about({"request_id": "abc"}):
+            know_secrets(Redactor([SESSION_SECRET]).text)
+            line = formatted("json", record("request", **{name: f"a {SESSION_SECRET}"}))
+        assert json.loads(line)[name] == f"a {REDACTED}"
+        assert json.loads(line)["request_id"] == "abc"
+
+
+def test_an_attribute_is_shown_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """What every record has is no field of a line, whatever Python's version adds to it."""
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("paddock.test").info("m", extra={"route": "/a"})
+    line = json.loads(formatted("json", caplog.records[0]))
+    assert line.keys() == {"event", "level", "logger", "route", "time"}
+
+
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_whatever_is_said_is_one_line(text: str) -> None:
     made = record("%s", text, said=text, many=[text])
     line = formatted("json", made)
     assert len(line.splitlines()) == 1
-    assert json.loads(line)["event"] == Redaction([ADMIN_KEY])(None, "", {"event": text})["event"]
+    assert json.loads(line)["event"] == Redaction([ADMIN_KEY]).cut({"event": text})["event"]
     shown = formatted("console", made)
     assert not set(shown) & {"\n", "\r", "\x1b", "\x07", "\x9b"}
 
 
 def test_a_context_of_a_session_has_no_request() -> None:
-    with bound_contextvars(request_id="abc"):
+    with logging_about({"request_id": "abc"}):
         line = session_context("s-1", str).run(formatted, "json", record("m"))
     assert json.loads(line)["session_id"] == "s-1"
     assert "request_id" not in json.loads(line)

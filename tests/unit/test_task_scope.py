@@ -82,3 +82,37 @@ async def test_closing_ends_what_is_under_way() -> None:
     await scope.close()
     assert ended == ["ended"] * 3
     await scope.close()
+
+
+async def test_a_first_step_is_done_at_once() -> None:
+    scope, done = TaskScope("work"), []
+
+    async def work(fails: bool = False) -> str:
+        done.append("begun")
+        if fails:
+            raise ValueError("at once")
+        await asyncio.sleep(0)
+        done.append("ended")
+        return "result"
+
+    asyncio.get_running_loop().call_soon(done.append, "due before")
+    task = scope.begin_now(work())
+    assert done == ["begun"]
+    assert await task == "result"
+    assert done == ["begun", "due before", "ended"]
+    with pytest.raises(ValueError, match="at once"):
+        await scope.begin_now(work(fails=True))
+
+
+async def test_what_has_begun_is_cancelled_as_any_task() -> None:
+    scope, ended = TaskScope("work"), []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    scope.begin_now(wait())
+    await scope.close()
+    assert ended == ["ended"]

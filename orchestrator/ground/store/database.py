@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,6 +20,7 @@ from orchestrator.ground.store.database_file import (
     reason,
 )
 from orchestrator.ground.store.room import Room
+from orchestrator.ground.task_scope import Begun
 from orchestrator.ground.threads import settle_with
 
 T = TypeVar("T")
@@ -73,10 +74,18 @@ class Database:
         Raises: StoreError if the file can't be written; sqlite3.IntegrityError and the errors of
         `function` unchanged.
         """
+        return await self.begin_write(function, reserve=reserve)
+
+    def begin_write(
+        self, function: Callable[[sqlite3.Connection], T], *, reserve: bool = False
+    ) -> Coroutine[Any, Any, T]:
+        """Gives `function` to the writer's thread at once; what it returns is awaited as `write`.
+
+        The time for it counts from then on.
+        """
         before = None if reserve else self._check_room
-        return await _in_time(
-            self._writer.transaction("BEGIN IMMEDIATE", function, before), _WRITE_SECONDS
-        )
+        begun = Begun(self._writer.transaction("BEGIN IMMEDIATE", function, before))
+        return _in_time(begun, _WRITE_SECONDS)
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `function` on one consistent view and returns its result. Raises: StoreError.

@@ -233,8 +233,11 @@ class AgentLink:
         self._greeting.spawn(self._greet(connection, message))
 
     def start_recording(self, connection: Connection, event: AgentEvent, size: int) -> None:
-        """Makes an event of this size durable. Events are handled in the order of the calls."""
-        task = self._recording.begin(self._record(connection, event))
+        """Makes an event of this size durable. Events are handled in the order of the calls.
+
+        The ledger has it before anything else that arrived with it wakes anybody.
+        """
+        task = self._recording.begin_now(self._record(connection, event))
         self._recording_bytes += size
         task.add_done_callback(lambda _: self._recorded(size))
         if self._full:

@@ -3,9 +3,9 @@
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import EventDraft, members
@@ -101,7 +101,7 @@ class Ledger:
         self._pending.append(_Pending(item, recorded, loop.time()))
         if not self._writing:
             self._writing = True
-            self._tasks.spawn(self._write_pending())
+            self._tasks.spawn(self._write_pending(self._hand_over()))
         return await recorded
 
     async def agent_head(self, session_key: str, boot_id: str) -> int:
@@ -155,24 +155,40 @@ class Ledger:
             head = await self._read(lambda conn: chain_head(conn, session_key))
         return head.seq
 
-    async def _write_pending(self) -> None:
+    def _hand_over(self) -> Coroutine[Any, Any, _Written]:
+        """Gives the events that wait to the database's thread, before anything else happens."""
+        count = min(len(self._pending), _MAX_BATCH)
+        self._batch = [self._pending.popleft() for _ in range(count)]
+        return self._begin_write(self._batch)
+
+    def _begin_write(
+        self, batch: list[_Pending], *, reserve: bool = False
+    ) -> Coroutine[Any, Any, _Written]:
+        items = [pending.item for pending in batch]
+        return self._database.begin_write(
+            lambda conn: _append_all(conn, self._heads, items), reserve=reserve
+        )
+
+    async def _write_pending(self, begun: Coroutine[Any, Any, _Written]) -> None:
         try:
+            await self._finish(self._batch, begun)
             while self._pending:
-                count = min(len(self._pending), _MAX_BATCH)
-                self._batch = [self._pending.popleft() for _ in range(count)]
-                await self._write(self._batch)
-                self._batch = []
+                begun = self._hand_over()
+                await self._finish(self._batch, begun)
         finally:
             self._writing, self._batch = False, []
             _refuse(self._pending, _STOPPING)
             self._pending.clear()
 
-    async def _write(self, batch: list[_Pending], *, reserve: bool = False) -> None:
-        items = [pending.item for pending in batch]
+    async def _finish(
+        self,
+        batch: list[_Pending],
+        begun: Coroutine[Any, Any, _Written],
+        *,
+        reserve: bool = False,
+    ) -> None:
         try:
-            written = await self._database.write(
-                lambda conn: _append_all(conn, self._heads, items), reserve=reserve
-            )
+            written = await begun
         except StoreError as error:
             # It is unknown whether it was committed, so the next batch reads the heads again.
             self._heads.forget()
@@ -181,7 +197,8 @@ class Ledger:
             others = [pending for pending in batch if reserve or not pending.item.stop]
             _refuse(others, f"the audit ledger can't be written: {error}")
             if stops:
-                await self._write(stops, reserve=True)
+                begun = self._begin_write(stops, reserve=True)
+                await self._finish(stops, begun, reserve=True)
         except BaseException:
             self._heads.forget()
             _refuse(batch, _STOPPING)

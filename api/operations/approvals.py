@@ -4,6 +4,7 @@ from api.shape import stops
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.shape.spread import spread
 from api.views.approvals import approval
 from orchestrator.work.approvals.approvals import Approvals as ApprovalsService
 from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
@@ -37,7 +38,7 @@ async def list_approvals(
         limit=query.limit,
     )
     cursor = None if following is None else str(following)
-    return Approvals(items=[approval(each) for each in found], next=cursor)
+    return Approvals(items=await spread(found, approval), next=cursor)
 
 
 @operation(

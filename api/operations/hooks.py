@@ -7,6 +7,7 @@ from api.shape.access import Access
 from api.shape.answers import Made
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.shape.spread import spread
 from api.views.hooks import delivery, hook_members
 from orchestrator.operate.hooks.hook_rules import WantedHook
 from orchestrator.operate.hooks.hooks import Hooks as HooksService
@@ -111,7 +112,7 @@ async def list_hook_deliveries(
         context.principal, hook_id, query.status, query.cursor or 0, limit
     )
     more = found[-1].number if len(found) == limit else None
-    return HookDeliveries(items=[delivery(each) for each in found], next=more)
+    return HookDeliveries(items=await spread(found, delivery), next=more)
 
 
 @operation(

@@ -4,6 +4,7 @@ from api.shape.access import Access
 from api.shape.answers import Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
+from api.shape.spread import spread
 from api.views.snapshots import snapshot as view
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.sandbox.named_snapshots.named_snapshots import (
@@ -68,7 +69,7 @@ async def list_snapshots(
     found = await named_snapshots.page(own or query.key, query.session, (key, name), query.limit)
     last = found[-1].snapshot if len(found) == query.limit else None
     return NamedSnapshots(
-        items=[view(each, settings.snapshot_retention) for each in found],
+        items=await spread(found, lambda each: view(each, settings.snapshot_retention)),
         next=None if last is None else f"{last.owner}/{last.name}",
     )
 

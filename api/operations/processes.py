@@ -11,6 +11,7 @@ from api.shape.byte_answers import Printed, PrintedPart
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, Events, operation
 from api.shape.preconditions import RANGE
+from api.shape.spread import spread
 from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.ground.errors import NotFoundError, PaddockError
@@ -46,7 +47,7 @@ _PROCESS = _PROCESSES + "/{command_id}"
 async def list_processes(context: Context) -> Commands:
     """All running commands and the latest ended ones, oldest first."""
     commands = list(context.session().commands.values())
-    return Commands(items=[view(command) for command in commands], next=None)
+    return Commands(items=await spread(commands, view), next=None)
 
 
 @operation(

@@ -8,6 +8,7 @@ from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
+from api.shape.spread import spread
 from api.views import runs as views
 from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
@@ -243,4 +244,4 @@ async def read_timeline(context: Context, turns: SessionTurns, query: TimelineQu
     key = await context.record_key(context.session_id, None)
     found, more = await turns.timeline(key, query.after, query.limit)
     following = found[-1].seq if more else None
-    return Timeline(items=[views.entry(each) for each in found], next=following)
+    return Timeline(items=await spread(found, views.entry), next=following)

@@ -7,6 +7,7 @@ from api.shape.access import Access
 from api.shape.answers import Created
 from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
+from api.shape.spread import spread
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
@@ -94,7 +95,7 @@ async def list_sessions(
     page = found[: query.limit]
     more = len(found) > len(page)
     return Sessions(
-        items=[views.session(session) for session in page],
+        items=await spread(page, views.session),
         next=_encode_cursor(_position(page[-1])) if more else None,
     )
 

@@ -8,6 +8,7 @@ from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
+from api.shape.spread import spread
 from api.views import turns as views
 from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.programs.turns.session_turns import SessionTurns
@@ -99,7 +100,7 @@ async def list_turns(context: Context, turns: SessionTurns, query: TurnsQuery) -
     key = await context.record_key(context.session_id, None)
     found, more = await turns.page(key, query.after, query.limit)
     following = found[-1].number if more else None
-    return Turns(items=[views.summary(each) for each in found], next=following)
+    return Turns(items=await spread(found, views.summary), next=following)
 
 
 @operation(

@@ -3,6 +3,7 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.shape.spread import spread
 from api.views import usage
 from orchestrator.operate.observe.usage import INTERVAL_SECONDS, UsageHistory
 from orchestrator.sessions.sessions import Sessions
@@ -36,6 +37,6 @@ async def show_usage(
         sampled_at=history.at,
         interval=INTERVAL_SECONDS,
         host=usage.host(history, new) if principal.sees_owner is None else None,
-        items=[usage.session(one, history.of(one), new) for one in live],
+        items=await spread(live, lambda one: usage.session(one, history.of(one), new)),
         next=None,
     )

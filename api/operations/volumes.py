@@ -4,6 +4,7 @@ from api.shape.access import Access
 from api.shape.answers import Made
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.shape.spread import spread
 from api.views.volumes import volume
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.sandbox.volumes.volumes import Volumes as VolumesService
@@ -64,7 +65,7 @@ async def list_volumes(
     more = len(found) == query.limit
     last = found[-1].volume if more else None
     return Volumes(
-        items=[volume(each) for each in found],
+        items=await spread(found, volume),
         next=None if last is None else f"{last.owner}/{last.name}",
     )
 

@@ -69,12 +69,15 @@ class Chain:
         """Whether a wrong event has been found."""
         return self._reason is not None
 
-    def follow(self, event: str | Mapping[str, Any]) -> None:
-        """Takes the next event: a line of an export, or an event as an object."""
+    def follow(self, event: str | Mapping[str, Any], text: str | None = None) -> None:
+        """Takes the next event: a line of an export, or an event as an object.
+
+        `text` is the object's canonical text without its hashes, as `parse` has found it.
+        """
         if self.broken:
             return
         try:
-            self._check(parse(event) if isinstance(event, str) else dict(event))
+            self._check(parse(event) if isinstance(event, str) else dict(event), text)
         except BrokenError as error:
             self._reason = str(error)
 
@@ -90,15 +93,14 @@ class Chain:
         index = self._seq if self.broken else None
         return Verdict(not self.broken, index, self._reason, self._seq, self._hash)
 
-    def _check(self, event: Event) -> None:
-        body = {name: value for name, value in event.items() if name not in _HASHES}
+    def _check(self, event: Event, text: str | None) -> None:
         prev_hash, event_hash = (event.get(name) for name in _HASHES)
         if event.get("seq") != self._seq + 1:
             raise BrokenError(f"seq is not {self._seq + 1}")
         if prev_hash != self._hash:
             raise BrokenError("prev_hash is not the hash of the event before")
         try:
-            expected = chain_hash(self._hash, canonical(body))
+            expected = chain_hash(self._hash, _text_of(event) if text is None else text)
         except (TypeError, ValueError, RecursionError) as error:
             raise BrokenError(f"has no canonical text: {error}") from None
         if event_hash != expected:
@@ -112,6 +114,10 @@ class Chain:
         self._last_id, self._seq, self._hash = event_id, self._seq + 1, expected
         if self._seq in self._wanted:
             self.seen[self._seq] = expected
+
+
+def _text_of(event: Event) -> str:
+    return canonical({name: value for name, value in event.items() if name not in _HASHES})
 
 
 def verify_chain(

@@ -136,6 +136,26 @@ async def test_a_chain_in_the_database(
     assert not (await verify(database, "none", 1, verdict.hash)).ok
 
 
+async def test_it_ends_where_the_chain_ended_and_others_read_in_between(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.record.audit.verification._PAGE", 2)
+    browse, pages = database.browse, 0
+
+    async def browsed(read: Any) -> Any:
+        nonlocal pages
+        pages += 1
+        ledger = Ledger(database)
+        await fill(ledger, 1)  # without an end, it would follow these for ever
+        await ledger.close()
+        return await browse(read)
+
+    monkeypatch.setattr(database, "browse", browsed)
+    verdict = await verify(database, "k1")
+    assert verdict.ok
+    assert (verdict.seq, pages) == (8, 5)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -7,10 +7,11 @@ from typing import Any
 
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.writer import event_columns
+from orchestrator.record.audit.writer import chain_head, event_columns
 from paddock.audit.chain import Anchor, BrokenError, Chain, Event, Verdict, parse
 
-_PAGE = 500
+# So many hold up other readers for less than ten milliseconds.
+_PAGE = 100
 _ROWS = """
     SELECT body, prev_hash, hash, id, session_id, seq, time, operation, decision, turn,
            command_id, agent_boot_id, agent_seq
@@ -21,18 +22,20 @@ _ROWS = """
 async def verify(
     database: Database, session_key: str, seq: int | None = None, hash: str | None = None
 ) -> Verdict:
-    """Recomputes a chain from the database, including columns.
+    """Recomputes a chain from the database, including columns, up to its present end.
 
     `seq` and `hash` are an anchor: both or neither. Raises: ValidationError.
     """
     chain = Chain(_anchor(seq, hash))
+    end = (await database.browse(lambda connection: chain_head(connection, session_key))).seq
     after = 0
-    while True:
+    while after < end and not chain.broken:
         follow = partial(_follow_page, chain=chain, session_key=session_key, after=after)
         last = await database.browse(follow)
-        if chain.broken or last == after:
-            return chain.verdict()
+        if last == after:
+            break
         after = last
+    return chain.verdict()
 
 
 def verify_all(connection: sqlite3.Connection) -> Iterator[tuple[str, Verdict]]:
@@ -65,7 +68,7 @@ def _follow_page(connection: sqlite3.Connection, chain: Chain, session_key: str,
     for row in connection.execute(_ROWS, (session_key, after, _PAGE)).fetchall():
         last = row[5]
         try:
-            chain.follow(_stored(row))
+            chain.follow(_stored(row), row[0])
         except BrokenError as error:
             chain.refuse(str(error))
         if chain.broken:

@@ -34,6 +34,56 @@ async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
     assert await query.events(database, "k2") == []
 
 
+def command(number: int, operation: str = "command.start", **more: Any) -> Any:
+    return draft(operation=operation, args={"command_id": f"c{number}"}, **more)
+
+
+async def ids(database: Database, limit: int) -> list[tuple[str, str]]:
+    found = await query.latest_commands(database, "k1", limit)
+    return [(each["operation"][8:], each["args"]["command_id"]) for each in found]
+
+
+async def test_the_latest_commands_and_all_that_have_no_end(
+    database: Database, ledger: Ledger
+) -> None:
+    assert await ids(database, 2) == []
+    for number in range(6):
+        await ledger.append(command(number, decision="deny" if number == 4 else "allow"))
+        if number not in (1, 4):
+            await ledger.append(command(number, "command.exit"))
+    await ledger.append(draft("k2", args={"command_id": "other"}))
+    # c1 has no end; c4 was refused.
+    both = [("start", "c3"), ("exit", "c3"), ("start", "c5"), ("exit", "c5")]
+    assert await ids(database, 2) == [("start", "c1"), *both]
+    await ledger.append(command(1, "command.exit", decision="deny"))
+    assert await ids(database, 2) == both
+    await ledger.append(command(6, decision="allow"))
+    assert await ids(database, 1) == [("start", "c6")]
+
+
+async def test_a_long_chain_costs_no_more_than_its_latest_commands(
+    database: Database, ledger: Ledger
+) -> None:
+    """Counted in steps of SQLite's machine."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    costs = []
+    for length in (50, 400):
+        for number in range(length):
+            await ledger.append(command(number, decision="allow"))
+            await ledger.append(command(number, "command.exit"))
+        steps = 0
+        await database.browse(lambda connection: connection.set_progress_handler(count, 1))
+        assert len(await ids(database, 10)) >= 20
+        costs.append(steps)
+        await database.browse(lambda connection: connection.set_progress_handler(None, 0))
+    assert costs[1] < 1.5 * costs[0], costs
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wanted", [{"turn": 7}, {"operation": "pty.exit"}, {"decision": "deny"}])
 async def test_what_is_rare_is_found_without_a_look_at_the_chain(

@@ -13,6 +13,18 @@ _WITH_BYTES = struct.Struct(">cI")
 _NUL = b"\0"
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:32]} is not a JSON number")
+    return number
+
+
+# Made once, because each frame would pay for its own.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
 class FrameError(ValueError):
     """The peer sent bytes that are not a valid frame."""
 
@@ -33,7 +45,7 @@ def encode(message: Message) -> bytes:
 
 
 def _json(message: Message) -> bytes:
-    text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+    text = _ENCODER.encode(message)
     # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
     return text.encode("utf-8", "backslashreplace")
 
@@ -98,7 +110,7 @@ def parse(body: bytes) -> Message:
     """Parses the message of one frame: JSON with finite numbers only. Raises: FrameError."""
     text, data = split(body)
     try:
-        message = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        message = _DECODER.decode(text.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise FrameError(f"frame is not JSON: {error}") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
@@ -109,13 +121,6 @@ def parse(body: bytes) -> Message:
             raise FrameError("frame has bytes that belong to nothing")
         carrier["data"] = data
     return message
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:32]} is not a JSON number")
-    return number
 
 
 def request(request_id: int, method: str, params: Message) -> Message:

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.ground import store
 from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit import query
+from orchestrator.record.audit import query, recorded_work
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from paddock.audit.chain import verify_chain
@@ -39,7 +39,7 @@ def command(number: int, operation: str = "command.start", **more: Any) -> Any:
 
 
 async def ids(database: Database, limit: int) -> list[tuple[str, str]]:
-    found = await query.latest_commands(database, "k1", limit)
+    found = await recorded_work.latest_commands(database, "k1", limit)
     return [(each["operation"][8:], each["args"]["command_id"]) for each in found]
 
 

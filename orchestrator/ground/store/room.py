@@ -31,13 +31,12 @@ class Room:
     def kept(self) -> bool:
         """Whether the space is complete; reserves what is missing. Raises: OSError."""
         try:
+            if self._of(os.stat(self._log, follow_symlinks=False)) == self._kept:
+                return True
             with opened(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) as descriptor:
                 facts = os.fstat(descriptor)
-                now = (facts.st_ino, facts.st_size)
-                if now == self._kept:
-                    return True
                 if self._fallocate(descriptor, _KEEP_SIZE, facts.st_size, self._size) == 0:
-                    self._kept = now
+                    self._kept = self._of(facts)
                     return True
                 number = ctypes.get_errno()
         except FileNotFoundError:
@@ -47,3 +46,7 @@ class Room:
         if number in (errno.ENOSPC, errno.EDQUOT):
             return False
         raise OSError(number, os.strerror(number), str(self._log))
+
+    @staticmethod
+    def _of(facts: os.stat_result) -> tuple[int, int]:
+        return facts.st_ino, facts.st_size

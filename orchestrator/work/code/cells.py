@@ -10,7 +10,7 @@ from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.record.audit import query
+from orchestrator.record.audit import recorded_work
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
@@ -248,7 +248,7 @@ class Cells:
 
     async def record_lost(self, session: Session) -> None:
         """Records the ends of cells that an earlier control plane executed."""
-        for event in await query.unfinished_cells(self._database, session.key):
+        for event in await recorded_work.unfinished_cells(self._database, session.key):
             args = event["args"]
             await self._recorder.record(
                 session,

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit import query
+from orchestrator.record.audit import query, recorded_work
 from orchestrator.record.audit.gaps import lost_end
 from orchestrator.state.command import Command, CommandExit, exit_of
 
@@ -17,7 +17,7 @@ _GAPS = 1000
 async def latest_commands(database: Database, session_key: str) -> dict[str, Command]:
     """The commands by their ids, with their results as far as these are on record."""
     commands: dict[str, Command] = {}
-    for event in await query.latest_commands(database, session_key, _COMMANDS):
+    for event in await recorded_work.latest_commands(database, session_key, _COMMANDS):
         args = event["args"]
         if event["operation"] == "command.start":
             commands[args["command_id"]] = _command(event)

@@ -22,6 +22,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.frames import FrameError, failure, request, result
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION, RUN_DIR, SOCKET_NAME, Message
 from sandbox_agent.enforce import kernel, privileges, profile, syscalls
+from sandbox_agent.enforce.guards import compiled
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.run.session_secrets import SessionSecrets
@@ -138,6 +139,7 @@ class Agent:
             "seccomp": self._kernel.notification,
             "undisturbed": self._kernel.undisturbed,
             "mdwe": self._kernel.mdwe,
+            "compiled_guard": compiled.available(),
             "secrets": self.secrets.message(),
             **(session.work.totals() if session else {}),
         }

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS, Runtimes
+from orchestrator.host.link.messages import Hello
 from orchestrator.rules.policy.levels import ROOT, Level
 from orchestrator.state.session import Session
 from paddock.contract.system import FacilityMeans, Runtime
-from sandbox_agent.decide.facilities import FLAGS, Kernel, Means, in_force
+from sandbox_agent.decide.facilities import FLAGS, GUARD, Kernel, Means, in_force
 
 _NO_FLAGS = FacilityMeans(
     name=FLAGS,
@@ -59,8 +60,28 @@ def facilities_of(session: Session, host: Kernel) -> list[FacilityMeans] | None:
     shown = [_shown(each) for each in means if not unused.get(each.facility.name)]
     if session.level.user == ROOT:
         shown.append(_root(session.level))
+    shown.append(_guard(hello, session))
     unflagged = FLAGS in waived and sandbox.runtime != KEEPS_FLAGS
     return [*shown, _NO_FLAGS] if unflagged else shown
+
+
+def _guard(hello: Hello, session: Session) -> FacilityMeans:
+    """Who starts the session's commands: both guards keep the same promises."""
+    if not hello.compiled_guard:
+        why = "the image from which the agent is made was built without a compiler"
+    elif session.pack is not None or session.level.user == ROOT or not hello.kernel.scopes:
+        why = "the one in C takes no session with a context pack, root inside or no scopes"
+    else:
+        why = None
+    return FacilityMeans(
+        name=GUARD,
+        decides="the start of commands",
+        preferred=why is None,
+        provided=True,
+        detail="the guard in C; that in Python for terminals"
+        if why is None
+        else f"the guard in Python: {why}",
+    )
 
 
 def _root(level: Level) -> FacilityMeans:

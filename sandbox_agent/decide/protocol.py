@@ -114,7 +114,8 @@ Host → agent, notifications
     drop      {command_id}     the command never starts
 Agent → host
     hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
-                      seccomp, undisturbed, mdwe, session_cpu_us, session_output_bytes, secrets}
+                      seccomp, undisturbed, mdwe, compiled_guard, session_cpu_us,
+                      session_output_bytes, secrets}
                      → {committed_seq}
                      `landlock_abi` to `mdwe` are its kernel's facilities; an agent
                      that is not configured sends no session_cpu_us and session_output_bytes

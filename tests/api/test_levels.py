@@ -224,6 +224,19 @@ async def test_what_the_sandbox_lacks_is_told_and_nothing_is_left(
     assert (await api.json("POST", path + "/exec", json=run))["exit_code"] == 0
 
 
+@pytest.mark.parametrize(
+    ("compiled", "detail"),
+    [(True, "the guard in C"), (False, "the guard in Python: the image from which")],
+)
+async def test_which_guard_starts_commands_is_told(api: Api, compiled: bool, detail: str) -> None:
+    api.agents.said = {"compiled_guard": compiled}
+    session = await api.session(permission_level="low")
+    shown = (await api.json("GET", f"/api/sessions/{session['id']}"))["facilities"]
+    (guard,) = [each for each in shown if each["name"] == "guard"]
+    assert (guard["preferred"], guard["provided"]) == (compiled, True)
+    assert guard["detail"].startswith(detail)
+
+
 async def test_the_means_in_force_are_told(api: Api) -> None:
     api.agents.said = {"landlock_abi": 2, "mdwe": False}
     whole = (await api.json("GET", "/api/policies"))["facilities"]
@@ -245,6 +258,8 @@ async def test_the_means_in_force_are_told(api: Api) -> None:
     )
     assert told["moves"] == {**told["moves"], "preferred": True, "detail": "Landlock"}
     assert "undisturbed" not in told  # it has no pack
+    # Without scopes, the guard in C can't be used.
+    assert told["guard"]["detail"].startswith("the guard in Python: the one in C takes no session")
     await api.call("DELETE", path)
     assert (await api.json("GET", path))["facilities"] is None
 

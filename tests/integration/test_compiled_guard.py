@@ -11,6 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from api.views.facilities import facilities_of
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from sandbox_agent.decide.facilities import GUARD
@@ -148,6 +149,11 @@ async def test_only_a_runtime_with_the_program_has_it(sides: Sides) -> None:
     (guard,) = guards(sides.compiled)
     assert guard.exe() == PROGRAM
     assert guards(sides.python) == []
+    told = []
+    for box in sides:
+        shown = facilities_of(box.session, box.plane.node.kernel) or []
+        told += [each.preferred for each in shown if each.name == "guard"]
+    assert told == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"seccomp": None},
         {"undisturbed": 1},
         {"mdwe": "yes"},
+        {"compiled_guard": 1},
     ],
 )
 async def test_a_hello_of_the_wrong_form_is_refused(host: Host, members: dict[str, Any]) -> None:

@@ -149,6 +149,7 @@ class FakeAgent:
             "seccomp": True,
             "undisturbed": True,
             "mdwe": True,
+            "compiled_guard": True,
             "secrets": self.secrets,
             **self.said,
         }

@@ -55,6 +55,7 @@ _HELLO_MEMBERS = frozenset(
         "seccomp",
         "undisturbed",
         "mdwe",
+        "compiled_guard",
         "session_cpu_us",
         "session_output_bytes",
         "secrets",
@@ -82,7 +83,7 @@ class Hello:
     """The message with which an agent connects; `configured`: it knows its session.
 
     `kernel` has the facilities that it found; `totals` is its session's consumption, by budget
-    kind.
+    kind. `compiled_guard`: it has the guard in C.
     """
 
     boot_id: str
@@ -93,6 +94,7 @@ class Hello:
     kernel: Kernel
     totals: dict[str, int] = field(default_factory=dict)
     secrets: HeldSecrets = field(default_factory=HeldSecrets)
+    compiled_guard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,11 @@ def parse_hello(params: Any) -> Hello:
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
     terminals = _ids(params.get("terminals"))
     secrets = parse_secrets(params.get("secrets", {"variables": {}, "given": []}))
-    totals = session_totals(params)
-    return Hello(
-        boot_id, configured, running, finished, terminals, _kernel(params), totals, secrets
-    )
+    totals, compiled = session_totals(params), params.get("compiled_guard", False)
+    if not isinstance(compiled, bool):
+        raise ValueError("compiled_guard must be true or false")
+    work = running, finished, terminals
+    return Hello(boot_id, configured, *work, _kernel(params), totals, secrets, compiled)
 
 
 def _kernel(params: Message) -> Kernel:

@@ -19,6 +19,44 @@ from tests.support.box import Box
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+# What the kernel lets them do
+
+# Calls of the kernel that change nothing; each prints its name if it is refused.
+HARMLESS = r"""
+import errno, os, resource, select, signal, socket, tempfile, time
+file = tempfile.TemporaryFile()
+number, own = file.fileno(), os.getpid()
+for name, call in {
+    "getsid": lambda: os.getsid(0), "getpgid": lambda: os.getpgid(own),
+    "getpriority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "scheduler": lambda: os.sched_getscheduler(0), "param": lambda: os.sched_getparam(0),
+    "interval": lambda: os.sched_rr_get_interval(0), "affinity": lambda: os.sched_getaffinity(0),
+    "most": lambda: os.sched_get_priority_max(os.SCHED_FIFO), "yield": os.sched_yield,
+    "xattr": lambda: os.listxattr(number), "advise": lambda: os.posix_fadvise(number, 0, 0, 0),
+    "allocate": lambda: os.posix_fallocate(number, 0, 4096), "lock": lambda: os.lockf(number, 3, 0),
+    "copy": lambda: os.copy_file_range(number, number, 1, 0, 2048),
+    "splice": lambda: os.splice(os.pipe()[0], os.pipe()[1], 0), "sync": lambda: os.fdatasync(number),
+    "statvfs": lambda: os.statvfs("."), "eventfd": lambda: os.eventfd(0),
+    "pidfd": lambda: signal.pidfd_send_signal(os.pidfd_open(own), 0), "epoll": select.epoll,
+    "random": lambda: os.getrandom(1), "usage": lambda: resource.getrusage(resource.RUSAGE_SELF),
+    "limit": lambda: resource.prlimit(own, resource.RLIMIT_CPU), "groups": os.getgroups,
+    "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 0), "clock": lambda: time.clock_getres(0),
+    "pair": socket.socketpair, "wait": lambda: signal.sigtimedwait([signal.SIGUSR1], 0),
+    "truncate": lambda: os.ftruncate(number, 0), "mask": lambda: signal.pthread_sigmask(0, []),
+}.items():
+    try:
+        call()
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            print(name, error)
+"""
+
+
+async def test_what_changes_nothing_is_permitted(high: Box) -> None:
+    done = await high.run(argv=["python3", "-c", HARMLESS])
+    assert (done.stdout, done.stderr, done.exit_code) == ("", "", 0)
+
+
 # Results
 
 

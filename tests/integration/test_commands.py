@@ -35,7 +35,7 @@ for name, call in {
     "xattr": lambda: os.listxattr(number), "advise": lambda: os.posix_fadvise(number, 0, 0, 0),
     "allocate": lambda: os.posix_fallocate(number, 0, 4096), "lock": lambda: os.lockf(number, 3, 0),
     "copy": lambda: os.copy_file_range(number, number, 1, 0, 2048),
-    "splice": lambda: os.splice(os.pipe()[0], os.pipe()[1], 0), "sync": lambda: os.fdatasync(number),
+    "splice": lambda: os.splice(*os.pipe(), 0), "sync": lambda: os.fdatasync(number),
     "statvfs": lambda: os.statvfs("."), "eventfd": lambda: os.eventfd(0),
     "pidfd": lambda: signal.pidfd_send_signal(os.pidfd_open(own), 0), "epoll": select.epoll,
     "random": lambda: os.getrandom(1), "usage": lambda: resource.getrusage(resource.RUSAGE_SELF),

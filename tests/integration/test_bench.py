@@ -10,6 +10,7 @@ from docker.errors import NotFound
 
 from tests.bench.peers.contender import ContenderError, contending
 from tests.bench.peers.driver import Options
+from tests.support.limits import WAIT_SECONDS
 
 
 async def test_each_operation_of_a_contender(sandbox_image: str, tmp_path: Path) -> None:
@@ -20,10 +21,10 @@ async def test_each_operation_of_a_contender(sandbox_image: str, tmp_path: Path)
     options = Options(sandbox_image)
     async with contending("Docker", "docker", Path(sys.executable), options) as contender:
         for operation, arguments, figures in (
-            ("create", {}, 1),
-            ("run_true", {"times": 2}, 2),
-            ("rate", {"in_flight": 2, "times": 1}, 1),
-            ("lines", {"times": 2}, 2),
+            ("create", {}, 2),
+            ("run_true", {"times": 2, "seconds": WAIT_SECONDS}, 2),
+            ("run_at_once", {"in_flight": 2, "seconds": 0}, 2),
+            ("lines", {"times": 2, "seconds": WAIT_SECONDS}, 2),
             ("send_file", {"path": str(file)}, 1),
             ("fetch_file", {"path": str(file)}, 1),
             ("send_tree", {"path": str(tree)}, 1),

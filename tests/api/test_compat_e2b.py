@@ -320,6 +320,10 @@ async def test_everything_is_on_record(api: Api) -> None:
         assert (operation, "operator") in events, events
     created = next(each for each in page["items"] if each["operation"] == "session.create")
     assert created["args"]["metadata"] == {"user": "Anna"}
+    names = {each["operation"]: each["args"].get("asked_as") for each in page["items"]}
+    assert names["session.create"] == "e2b POST /v2/sandboxes"
+    assert names["session.pause"] == "e2b POST /sandboxes/{session_id}/pause"
+    assert names["session.close"] == "e2b DELETE /sandboxes/{session_id}"
 
 
 async def test_host_names_lead_inside(api: Api) -> None:

@@ -91,6 +91,7 @@ async def test_a_command_is_an_exec_of_its_session(
     assert start["actor"] == f"handle:{session['id']}"
     assert start["args"]["argv"][-1] == "echo héllo"
     assert start["args"]["cwd"] == "/workspace/src"
+    assert start["args"]["asked_as"] == "e2b POST /process.Process/Start"
     assert start["args"]["timeout"] is None
 
 
@@ -272,6 +273,9 @@ async def test_a_terminal_is_a_recorded_shell(
     assert done.end["exited"] in (True, False)
     (opened,) = await recorded(api, session, "pty.open")
     assert opened["actor"] == f"handle:{session['id']}"
+    assert opened["args"]["asked_as"] == "e2b POST /process.Process/Start"
+    (closed,) = await recorded(api, session, "pty.exit")
+    assert "asked_as" not in closed["args"]
     await until(lambda: api.plane.sessions.registry.get(session["id"]).streams.total() == 0)  # type: ignore[union-attr]
 
 
@@ -305,6 +309,7 @@ async def test_a_level_without_a_shell_has_no_terminal(api: Api) -> None:
     assert "shell-level" in refused.value.message
     (denied,) = await recorded(api, session, "pty.open")
     assert (denied["decision"], denied["rule"]) == ("deny", "shell-level")
+    assert denied["args"]["asked_as"] == "e2b POST /process.Process/Start"
 
 
 # Files.

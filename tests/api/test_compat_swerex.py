@@ -240,6 +240,7 @@ async def test_a_request_is_done_once(rex: Rex) -> None:
     assert len(ran) == 1
     typed = (await rex.api.json("GET", "/api/sessions/box/audit?operation=shell.run"))["items"]
     assert len(typed) == 1
+    assert typed[0]["args"]["asked_as"] == "swerex POST /run_in_session"
 
 
 async def test_a_request_whose_client_left_is_not_done_again(rex: Rex) -> None:

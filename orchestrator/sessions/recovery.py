@@ -20,6 +20,7 @@ from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.egress import connections
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST
+from orchestrator.sandbox.sandboxes.container_parts import end
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
 from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
@@ -71,7 +72,7 @@ class Recovery:
     ) -> None:
         self._settings = settings
         self._database = ground.database
-        self._engine = host.engine
+        self._engine, self._node = host.engine, host.node
         self._recorder = record.recorder
         self._executions = work.executions
         self._cells = work.cells
@@ -204,7 +205,7 @@ class Recovery:
             # sandbox has the rights of the old level.
             gone = session_rows.updating(session, sandbox=None, container_id=None)
             await self._database.write(gone)
-            await self._engine.remove(container.id)
+            await self._remove(container)
             await self._leave_closed(session)
             return
         try:
@@ -273,7 +274,7 @@ class Recovery:
         }
         for name, container in containers.items():
             if name not in in_use:
-                await self._engine.remove(container.id)
+                await self._remove(container)
                 self._found.containers_removed += 1
         left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
         threads = Threads("directories that are left over", _MOST_RELEASES)
@@ -282,6 +283,11 @@ class Recovery:
         if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
         await self._sandboxes.agents.remove_unused()
+
+    async def _remove(self, container: Container) -> None:
+        """Removes a container, which an interrupted end may have frozen."""
+        await end(self._node, container.id, None)
+        await self._engine.remove(container.id)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
         """A mount that hangs affects only its own directory, which the next start finds again."""

@@ -12,8 +12,9 @@ from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query as chains
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
-from orchestrator.record.audit.search import Search, search
 from orchestrator.record.audit.verification import verify
+from orchestrator.record.search_index.search import Search, search
+from orchestrator.record.search_index.search_index import SearchIndex
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,
@@ -49,14 +50,15 @@ _AUDIT = SESSION + "/audit"
     summary="Search the events of all sessions",
     answers="A page of events, newest first.",
 )
-async def search_all_audit(context: Context, database: Database, query: SearchQuery) -> FoundEvents:
+async def search_all_audit(
+    context: Context, search_index: SearchIndex, query: SearchQuery
+) -> FoundEvents:
     """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
-    `next` is null. Session, rule, actor, operation, and denials have indexes; so do times and
-    owners if at most 50,000 events match them. Other conditions, such as `text`, are checked on the
-    remaining events, at most 50,000 per page. Archived chains are not searched: `archived` counts
-    them.
+    `next` is null. The rarest of session, owner, rule, actor, operation and decision selects the
+    events that are examined, and so do the times; other conditions, such as `text`, are checked on
+    these, at most 50,000 per page. Archived chains are not searched: `archived` counts them.
     """
     wanted = Search(
         session=query.session,
@@ -71,7 +73,7 @@ async def search_all_audit(context: Context, database: Database, query: SearchQu
         since=query.since,
         until=query.until,
     )
-    found = await search(database, wanted, query.cursor, query.limit)
+    found = await search(search_index, wanted, query.cursor, query.limit)
     items = [_recorded(event) for event in found.items]
     return FoundEvents(items=items, next=found.next, archived=found.archived)
 
@@ -84,10 +86,12 @@ async def search_all_audit(context: Context, database: Database, query: SearchQu
     summary="Show what was denied most",
     answers="The largest groups of denials.",
 )
-async def count_denials(context: Context, database: Database, query: DenialsQuery) -> DeniedMost:
+async def count_denials(
+    context: Context, search_index: SearchIndex, query: DenialsQuery
+) -> DeniedMost:
     """The latest 1,000 denials in the caller's sessions, by session, operation and rule."""
     wanted = Search(visible_to=context.principal.sees_owner, decision="deny", since=query.since)
-    found = await search(database, wanted, limit=MOST_EXAMINED)
+    found = await search(search_index, wanted, limit=MOST_EXAMINED)
     items = [
         DenialGroup(
             session_id=group.latest["session_id"],

@@ -1,0 +1,227 @@
+"""The index follows the ledger in a thread of its own; searches run on the same connection.
+
+Nothing waits for it but searches, for a moment. What it does not have yet, they read from the
+ledger itself, so an index that is behind, lost or unwritable makes them slower and not wrong.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from orchestrator.ground.round_robin import Queue, asker
+from orchestrator.ground.store.database import Worker, in_time, in_transaction
+from orchestrator.ground.store.database_file import StoreError, reason
+from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.recorded_event import Recorded
+from orchestrator.record.search_index import index_file
+from orchestrator.record.search_index.feed import PORTION, Fed, feed
+
+log = logging.getLogger(__name__)
+
+# Events are indexed together after this time, when there are enough of them, or when a search
+# waits: a portion costs little more than a single event.
+_GATHER_SECONDS = 1.0
+# A search waits so long for the index. Afterwards, it reads what is missing from the ledger.
+_WAIT_SECONDS = 1.0
+# The time for one call of the disk, including calls before it.
+_CALL_SECONDS = 120.0
+# After a failure, such as a full disk.
+_AGAIN_SECONDS = 5.0
+# A rebuild tells of its progress at least this often.
+_TELL_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+class Progress(NamedTuple):
+    """The last event that is indexed, and the one at which a rebuild is complete."""
+
+    position: int
+    end: int
+
+
+class SearchIndex:
+    """Works in the background from `start` to `close`. A failure is logged and retried."""
+
+    def __init__(self, path: Path, ledger_path: Path, ledger: Ledger) -> None:
+        """`path` is the index's file. It may be missing, damaged, or that of another ledger."""
+        self._path = path
+        self._ledger_path = ledger_path
+        self._ledger = ledger
+        self._thread = Worker("paddock-search-index")
+        self._browsing = Queue()
+        self._rounds = Rounds(_CALL_SECONDS)
+        self._task: Supervised | None = None
+        self._closed = False
+        # As of the latest portion.
+        self._position = 0
+        self._end = 0
+        self._news = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._stepped = asyncio.Event()
+        # Only the thread uses these. `_without`: the file can't be used at the moment.
+        self._connection: sqlite3.Connection | None = None
+        self._without = False
+        ledger.on_commit(self._committed)
+
+    def start(self, tasks: Tasks) -> None:
+        """Begins to follow the ledger."""
+        self._task = tasks.start(TaskName.SEARCH_INDEX, self._follow, rounds=self._rounds)
+
+    @property
+    def lag(self) -> int:
+        """How many of the latest events are not indexed yet."""
+        return max(0, self._end - self._position)
+
+    async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `function` on one view of index and ledger. Raises: StoreError.
+
+        The index's tables are `entries`, `words`, `spans` and `state`; all others are the
+        ledger's. Callers are served round robin, so `function` should be quick.
+        """
+
+        async def work() -> T:
+            async with self._browsing.slot(asker()):
+                return await self._run(lambda: self._transaction(function))
+
+        return await in_time(work(), _CALL_SECONDS)
+
+    async def reach(self) -> None:
+        """Waits, for a moment at most, until all events that are durable now are indexed.
+
+        Raises: AuditUnavailableError.
+        """
+        known = await self._ledger.wait(None, -1)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WAIT_SECONDS):
+                while self._position < known:
+                    stepped = self._stepped
+                    self._wake()
+                    await stepped.wait()
+
+    async def rebuild(self) -> AsyncIterator[Progress]:
+        """Removes the index, makes it again from the ledger, and tells how far that is.
+
+        The work continues if the iteration ends early. Raises: AuditUnavailableError, StoreError.
+        """
+        end = await self._ledger.wait(None, -1)
+        await in_time(self._run(self._discard), _CALL_SECONDS)
+        self._position = 0
+        self._wake()
+        while (progress := Progress(min(self._position, end), end)).position < end:
+            yield progress
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TELL_SECONDS):
+                    while self._position - progress.position < end / 100 and self._position < end:
+                        await self._stepped.wait()
+        yield progress
+
+    async def close(self) -> None:
+        """Stops; the next start continues."""
+        if self._closed:
+            return
+        if self._task is not None:
+            await self._task.close()
+        self._closed = True
+        try:
+            await self._thread.run(self._disconnect)
+        finally:
+            self._thread.stop()
+
+    def _committed(self, committed: Sequence[Recorded] | None) -> None:
+        if committed:
+            self._end = committed[-1].id
+        self._news.set()
+        if self.lag >= PORTION:
+            self._wanted.set()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._wanted.set()
+
+    async def _follow(self) -> None:
+        while True:
+            self._news.clear()
+            self._wanted.clear()
+            try:
+                with self._rounds.round():
+                    await self._catch_up()
+            except StoreError as error:
+                log.warning("the search index is behind, and searches are slower: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
+            await self._news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GATHER_SECONDS):
+                    await self._wanted.wait()
+
+    async def _catch_up(self) -> None:
+        more = True
+        while more:
+            fed = await in_time(self._run(self._feed), _CALL_SECONDS)
+            self._position, more = fed.position, fed.more
+            self._end = max(self._end, fed.end)
+            self._stepped.set()
+            self._stepped = asyncio.Event()
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreError("the search index is closed")
+        return await self._thread.run(function)
+
+    # The rest runs in the thread.
+
+    def _feed(self) -> Fed:
+        if self._without:
+            self._disconnect()  # perhaps the file can be used again
+        connection = self._connected()
+        if self._without:
+            raise StoreError("its file can't be used")
+        try:
+            return in_transaction(connection, "BEGIN", feed)
+        except StoreError as error:
+            if index_file.is_damage(error.__cause__):
+                log.error("the search index is damaged and made again: %s", error)
+                self._discard()
+            raise
+
+    def _transaction(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return in_transaction(self._connected(), "BEGIN", function)
+        except StoreError as error:
+            if not index_file.is_damage(error.__cause__):
+                raise
+            log.error("the search index is damaged and made again: %s", error)
+            self._discard()
+            return in_transaction(self._connected(), "BEGIN", function)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                try:
+                    self._connection = index_file.open_index(self._path, self._ledger_path)
+                    self._without = False
+                except (OSError, sqlite3.Error) as error:
+                    log.error("%s can't be used: %s", self._path, reason(error))
+                    self._connection = index_file.open_without(self._ledger_path)
+                    self._without = True
+            except sqlite3.Error as error:
+                raise StoreError(f"the database can't be used: {error}") from error
+        return self._connection
+
+    def _discard(self) -> None:
+        self._disconnect()
+        try:
+            index_file.remove(self._path)
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error.strerror}") from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

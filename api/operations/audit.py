@@ -118,8 +118,8 @@ async def search_audit(context: Context, database: Database, query: AuditQuery) 
     """Events in order, filtered; `next` is the `after` of the next page.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
-    `next` is null. With several filters, and for `pending`, one page examines at most 10,000
-    events.
+    `next` is null. With several filters, for `pending`, and for `command.exit`, one page examines
+    at most 10,000 events.
     """
     key = await _key(context, query)
     number: Event = {"incarnation": await chains.incarnation(database, key)}

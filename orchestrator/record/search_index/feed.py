@@ -47,13 +47,13 @@ _ADVANCE = """
 """
 _ARCHIVE = """
     INSERT OR IGNORE INTO archived
-    SELECT chains.number, sessions.number FROM fresh
+    SELECT chains.number, sessions.number, fresh.id FROM fresh
     JOIN words AS chains ON chains.kind = 'chain' AND chains.word = archived_chain
     JOIN words AS sessions ON sessions.kind = 'session' AND sessions.word = archived_session
 """
 _GONE = f"""
     SELECT id, {", ".join(WORDS)} FROM entries INDEXED BY by_session
-    WHERE session = ? AND chain = ? LIMIT {PORTION}
+    WHERE session = :session AND chain = :chain AND id < :before LIMIT :most
 """  # noqa: S608 - ours
 
 
@@ -89,10 +89,12 @@ def _enter_next(connection: sqlite3.Connection) -> int:
 
 def _remove_archived(connection: sqlite3.Connection) -> bool:
     """Removes a portion of an archived chain's entries; returns whether there was such a chain."""
-    archived = connection.execute("SELECT session, chain FROM archived LIMIT 1").fetchone()
-    if archived is None:
+    found = connection.execute("SELECT session, chain, before FROM archived LIMIT 1").fetchone()
+    if found is None:
         return False
-    gone = connection.execute(_GONE, archived).fetchall()
+    session, chain, before = found
+    values = {"session": session, "chain": chain, "before": before, "most": PORTION}
+    gone = connection.execute(_GONE, values).fetchall()
     connection.executemany("DELETE FROM entries WHERE id = ?", [row[:1] for row in gone])
     counts = Counter(number for row in gone for number in row[1:] if number is not None)
     connection.executemany(
@@ -103,5 +105,5 @@ def _remove_archived(connection: sqlite3.Connection) -> bool:
         "DELETE FROM words WHERE number = ? AND entries = 0", [(number,) for number in counts]
     )
     if len(gone) < PORTION:
-        connection.execute("DELETE FROM archived WHERE chain = ?", archived[1:])
+        connection.execute("DELETE FROM archived WHERE chain = ?", (chain,))
     return True

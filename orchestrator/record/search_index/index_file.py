@@ -40,8 +40,12 @@ CREATE TABLE entries (id INTEGER PRIMARY KEY, {_NUMBERS});
 {_INDEXES}
 -- The times of the events {SPAN} * number and the following.
 CREATE TABLE spans (number INTEGER PRIMARY KEY, earliest TEXT NOT NULL, latest TEXT NOT NULL);
--- Chains whose entries are being removed, because they are archived.
-CREATE TABLE archived (chain INTEGER PRIMARY KEY, session INTEGER NOT NULL);
+-- Chains whose entries before an event are being removed: it records that they are archived.
+CREATE TABLE archived (
+    chain   INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    before  INTEGER NOT NULL
+);
 """  # noqa: S608 - ours
 # Another schema has another number.
 _VERSION = zlib.crc32(_SCHEMA.encode()) >> 1

@@ -85,11 +85,16 @@ class SearchIndex:
         ledger's. Callers are served round robin, so `function` should be quick.
         """
 
-        async def work() -> T:
-            async with self._browsing.slot(asker()):
-                return await self._run(lambda: self._transaction(function))
+        return await in_time(self._browse(function), _CALL_SECONDS)
 
-        return await in_time(work(), _CALL_SECONDS)
+    async def _browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        async with self._browsing.slot(asker()):
+            try:
+                return await self._run(lambda: self._transaction(function))
+            except StoreError as error:
+                if not await self._made_again(error):
+                    raise
+            return await self._run(lambda: self._transaction(function))
 
     async def reach(self) -> None:
         """Waits, for a moment at most, until all events that are durable now are indexed.
@@ -97,6 +102,7 @@ class SearchIndex:
         Raises: AuditUnavailableError.
         """
         known = await self._ledger.wait(None, -1)
+        self._end = max(self._end, known)
         with suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_SECONDS):
                 while self._position < known:
@@ -110,9 +116,7 @@ class SearchIndex:
         The work continues if the iteration ends early. Raises: AuditUnavailableError, StoreError.
         """
         end = await self._ledger.wait(None, -1)
-        await in_time(self._run(self._discard), _CALL_SECONDS)
-        self._position = 0
-        self._wake()
+        await in_time(self._start_over(), _CALL_SECONDS)
         while (progress := Progress(min(self._position, end), end)).position < end:
             yield progress
             with suppress(TimeoutError):
@@ -152,7 +156,8 @@ class SearchIndex:
                 with self._rounds.round():
                     await self._catch_up()
             except StoreError as error:
-                log.warning("the search index is behind, and searches are slower: %s", error)
+                if not await self._made_again(error):
+                    log.warning("the search index is behind, and searches are slower: %s", error)
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             await self._news.wait()
@@ -169,6 +174,19 @@ class SearchIndex:
             self._stepped.set()
             self._stepped = asyncio.Event()
 
+    async def _made_again(self, error: StoreError) -> bool:
+        """Whether the error means that the file is damaged; then a new one is begun."""
+        damaged = index_file.is_damage(error.__cause__)
+        if damaged:
+            log.error("the search index is damaged and is made again: %s", error)
+            await self._start_over()
+        return damaged
+
+    async def _start_over(self) -> None:
+        await self._run(self._discard)
+        self._position = 0
+        self._wake()
+
     async def _run(self, function: Callable[[], T]) -> T:
         if self._closed:
             raise StoreError("the search index is closed")
@@ -182,23 +200,10 @@ class SearchIndex:
         connection = self._connected()
         if self._without:
             raise StoreError("its file can't be used")
-        try:
-            return in_transaction(connection, "BEGIN", feed)
-        except StoreError as error:
-            if index_file.is_damage(error.__cause__):
-                log.error("the search index is damaged and made again: %s", error)
-                self._discard()
-            raise
+        return in_transaction(connection, "BEGIN", feed)
 
     def _transaction(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return in_transaction(self._connected(), "BEGIN", function)
-        except StoreError as error:
-            if not index_file.is_damage(error.__cause__):
-                raise
-            log.error("the search index is damaged and made again: %s", error)
-            self._discard()
-            return in_transaction(self._connected(), "BEGIN", function)
+        return in_transaction(self._connected(), "BEGIN", function)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:

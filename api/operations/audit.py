@@ -33,6 +33,8 @@ from paddock.contract.audit import (
     DeniedMost,
     ExportQuery,
     FoundEvents,
+    IndexProgress,
+    ReindexBody,
     SearchQuery,
     VerifyQuery,
 )
@@ -219,6 +221,29 @@ async def list_archives(context: Context, archiving: Archiving, query: ArchivesQ
     full = len(found) == query.limit
     items = [Archive(**archived.public()) for archived in found]
     return Archives(items=items, next=found[-1].session_key if full else None)
+
+
+@operation(
+    "POST",
+    "/api/audit/index",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Make the search index again",
+    answers="How far it is.",
+    examples={"begin": {}, "follow": {"after": 500}},
+)
+async def reindex_audit(
+    context: Context, search_index: SearchIndex, body: ReindexBody
+) -> IndexProgress:
+    """Removes the search index and begins to make it again from the ledger.
+
+    With `after`, it begins nothing, and answers as soon as the index is further than that, or after
+    a few seconds. Searches find everything meanwhile, but are slower. Only admins' keys may do
+    this.
+    """
+    if body.after is None:
+        return IndexProgress(**(await search_index.rebuild())._asdict())
+    return IndexProgress(**(await search_index.progress(body.after))._asdict())
 
 
 def _recorded(event: Event) -> AuditEvent:

@@ -7,7 +7,7 @@ ledger itself, so an index that is behind, lost or unwritable makes them slower 
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -32,14 +32,14 @@ _WAIT_SECONDS = 1.0
 _CALL_SECONDS = 120.0
 # After a failure, such as a full disk.
 _AGAIN_SECONDS = 5.0
-# A rebuild tells of its progress at least this often.
+# Whoever waits for progress is answered at least this often.
 _TELL_SECONDS = 5.0
 
 T = TypeVar("T")
 
 
 class Progress(NamedTuple):
-    """The last event that is indexed, and the one at which a rebuild is complete."""
+    """The last event that is indexed, and the ledger's last one."""
 
     position: int
     end: int
@@ -110,20 +110,23 @@ class SearchIndex:
                     self._wake()
                     await stepped.wait()
 
-    async def rebuild(self) -> AsyncIterator[Progress]:
-        """Removes the index, makes it again from the ledger, and tells how far that is.
+    async def rebuild(self) -> Progress:
+        """Removes the index, and begins to make it again from the ledger.
 
-        The work continues if the iteration ends early. Raises: AuditUnavailableError, StoreError.
+        Raises: AuditUnavailableError, StoreError.
         """
-        end = await self._ledger.wait(None, -1)
+        self._end = max(self._end, await self._ledger.wait(None, -1))
         await in_time(self._start_over(), _CALL_SECONDS)
-        while (progress := Progress(min(self._position, end), end)).position < end:
-            yield progress
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_TELL_SECONDS):
-                    while self._position - progress.position < end / 100 and self._position < end:
-                        await self._stepped.wait()
-        yield progress
+        return Progress(self._position, self._end)
+
+    async def progress(self, after: int) -> Progress:
+        """Waits, for some seconds at most, until much more than that is indexed, or everything."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TELL_SECONDS):
+                while self.lag and 0 <= self._position - after < self._end / 100:
+                    self._wake()
+                    await self._stepped.wait()
+        return Progress(self._position, self._end)
 
     async def close(self) -> None:
         """Stops; the next start continues."""

@@ -21,6 +21,7 @@ from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.search_index import feed, search_index
 from orchestrator.record.search_index import search as searching
+from orchestrator.record.search_index.index_connection import IndexConnection
 from orchestrator.record.search_index.search import Search, search
 from orchestrator.record.search_index.search_index import SearchIndex
 from tests.support.cases import each
@@ -121,7 +122,7 @@ async def test_a_search_reads_what_is_not_indexed_from_the_ledger(
         await index.reach()
         monkeypatch.setattr(search_index, "_WAIT_SECONDS", 0.05)
         failing = mock.Mock(side_effect=StoreError("the disk is full"))
-        monkeypatch.setattr(search_index, "feed", failing)
+        monkeypatch.setattr(IndexConnection, "feed", failing)
         await fill(ledger, 4)
         await ledger.append(draft("k3"))
         assert await _found(index, Search(), 3) == list(range(10, 0, -1))
@@ -154,7 +155,7 @@ async def test_damage_in_use_is_noticed_and_nothing_is_left_out(
     await fill(ledger, 300)
     async with following(tmp_path, ledger) as index:
         await index.reach()
-        await index._run(index._disconnect)
+        await index._run(index._connection.close)
         file = tmp_path / "search.db"
         # Behind the position, which is looked at when the file is opened.
         damaged = 5 * 4096

@@ -9,17 +9,19 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from orchestrator.ground.round_robin import Queue, asker
-from orchestrator.ground.store.database import Worker, in_time, in_transaction
-from orchestrator.ground.store.database_file import StoreError, reason
+from orchestrator.ground.store.database import Worker, in_time
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.search_index import index_file
-from orchestrator.record.search_index.feed import PORTION, Fed, feed
+from orchestrator.record.search_index.feed import PORTION
+from orchestrator.record.search_index.index_connection import IndexConnection
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +52,7 @@ class SearchIndex:
 
     def __init__(self, path: Path, ledger_path: Path, ledger: Ledger) -> None:
         """`path` is the index's file. It may be missing, damaged, or that of another ledger."""
-        self._path = path
-        self._ledger_path = ledger_path
+        self._connection = IndexConnection(path, ledger_path)  # only the thread uses it
         self._ledger = ledger
         self._thread = Worker("paddock-search-index")
         self._browsing = Queue()
@@ -64,9 +65,8 @@ class SearchIndex:
         self._news = asyncio.Event()
         self._wanted = asyncio.Event()
         self._stepped = asyncio.Event()
-        # Only the thread uses these. `_without`: the file can't be used at the moment.
-        self._connection: sqlite3.Connection | None = None
-        self._without = False
+        # What was logged last: a full disk is not told of at each try.
+        self._told: str | None = None
         ledger.on_commit(self._committed)
 
     def start(self, tasks: Tasks) -> None:
@@ -84,17 +84,16 @@ class SearchIndex:
         The index's tables are `entries`, `words`, `spans` and `state`; all others are the
         ledger's. Callers are served round robin, so `function` should be quick.
         """
-
         return await in_time(self._browse(function), _CALL_SECONDS)
 
     async def _browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         async with self._browsing.slot(asker()):
             try:
-                return await self._run(lambda: self._transaction(function))
+                return await self._run(partial(self._connection.run, function))
             except StoreError as error:
                 if not await self._made_again(error):
                     raise
-            return await self._run(lambda: self._transaction(function))
+            return await self._run(partial(self._connection.run, function))
 
     async def reach(self) -> None:
         """Waits, for a moment at most, until all events that are durable now are indexed.
@@ -136,7 +135,7 @@ class SearchIndex:
             await self._task.close()
         self._closed = True
         try:
-            await self._thread.run(self._disconnect)
+            await self._thread.run(self._connection.close)
         finally:
             self._thread.stop()
 
@@ -156,13 +155,14 @@ class SearchIndex:
             self._news.clear()
             self._wanted.clear()
             try:
-                with self._rounds.round():
-                    await self._catch_up()
+                await self._catch_up()
             except StoreError as error:
-                if not await self._made_again(error):
+                if not await self._made_again(error) and self._told != str(error):
                     log.warning("the search index is behind, and searches are slower: %s", error)
+                    self._told = str(error)
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
+            self._told = None
             await self._news.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GATHER_SECONDS):
@@ -171,7 +171,8 @@ class SearchIndex:
     async def _catch_up(self) -> None:
         more = True
         while more:
-            fed = await in_time(self._run(self._feed), _CALL_SECONDS)
+            with self._rounds.round():
+                fed = await in_time(self._run(self._connection.feed), _CALL_SECONDS)
             self._position, more = fed.position, fed.more
             self._end = max(self._end, fed.end)
             self._stepped.set()
@@ -186,7 +187,7 @@ class SearchIndex:
         return damaged
 
     async def _start_over(self) -> None:
-        await self._run(self._discard)
+        await self._run(self._connection.discard)
         self._position = 0
         self._wake()
 
@@ -194,42 +195,3 @@ class SearchIndex:
         if self._closed:
             raise StoreError("the search index is closed")
         return await self._thread.run(function)
-
-    # The rest runs in the thread.
-
-    def _feed(self) -> Fed:
-        if self._without:
-            self._disconnect()  # perhaps the file can be used again
-        connection = self._connected()
-        if self._without:
-            raise StoreError("its file can't be used")
-        return in_transaction(connection, "BEGIN", feed)
-
-    def _transaction(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return in_transaction(self._connected(), "BEGIN", function)
-
-    def _connected(self) -> sqlite3.Connection:
-        if self._connection is None:
-            try:
-                try:
-                    self._connection = index_file.open_index(self._path, self._ledger_path)
-                    self._without = False
-                except (OSError, sqlite3.Error) as error:
-                    log.error("%s can't be used: %s", self._path, reason(error))
-                    self._connection = index_file.open_without(self._ledger_path)
-                    self._without = True
-            except sqlite3.Error as error:
-                raise StoreError(f"the database can't be used: {error}") from error
-        return self._connection
-
-    def _discard(self) -> None:
-        self._disconnect()
-        try:
-            index_file.remove(self._path)
-        except OSError as error:
-            raise StoreError(f"{self._path}: {error.strerror}") from error
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

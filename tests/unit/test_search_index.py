@@ -2,89 +2,20 @@
 
 import asyncio
 import sqlite3
-import tempfile
-from collections.abc import Callable
-from contextlib import closing
-from datetime import timedelta
+import sys
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.database_file import StoreError
-from orchestrator.ground.tasks import Tasks
-from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.search_index import feed, search_index
-from orchestrator.record.search_index import search as searching
-from orchestrator.record.search_index.index_connection import IndexConnection
 from orchestrator.record.search_index.search import Search, search
-from orchestrator.record.search_index.search_index import SearchIndex
 from tests.support.cases import each
+from tests.support.limits import WAIT_SECONDS
+from tests.support.sources import ROOT
 from tests.unit.ledger_support import draft, fill, following
-
-LONG_AGO = "2020-01-01T00:00:00.000000Z"
-# The columns of a copy that is searched by a plain scan.
-_ALL = """
-    SELECT events.id, session_key, sessions.id, owner, incarnation, operation, decision, time, body,
-           json_extract(body, '$.actor'), json_extract(body, '$.rule')
-    FROM events LEFT JOIN sessions ON sessions.key = session_key ORDER BY events.id DESC
-"""
-OWNERS = {"k1": "ci", "k2": "ci", "k3": "ops"}
-IDS = {"k1": "box", "k2": "box", "k3": "other"}
-
-
-def _sessions(connection: sqlite3.Connection) -> None:
-    for number, (key, owner) in enumerate(OWNERS.items(), 1):
-        connection.execute(
-            "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
-            " created_at, incarnation) VALUES (?, ?, ?, 'completed', 'low', '{}', '', ?)",
-            (key, IDS[key], owner, number),
-        )
-
-
-async def _scanned(database: Database, wanted: Search) -> list[int]:
-    """What a search must find, decided row by row."""
-    rows = await database.read(lambda connection: connection.execute(_ALL).fetchall())
-    found = []
-    for row in rows:
-        event_id, _, session, owner, incarnation, operation, decision, time, body, actor, rule = row
-        if (
-            wanted.session in (None, session)
-            and (wanted.session is None or wanted.incarnation in (None, incarnation))
-            and wanted.owner in (None, owner)
-            and wanted.visible_to in (None, owner)
-            and wanted.operation in (None, operation)
-            and wanted.decision in (None, decision)
-            and wanted.actor in (None, actor)
-            and wanted.rule in (None, rule)
-            and (wanted.text is None or wanted.text.lower() in body.lower())
-            and (wanted.since is None or wanted.since <= time)
-            and (wanted.until is None or time <= wanted.until)
-        ):
-            found.append(event_id)
-    return found
-
-
-async def _found(index: SearchIndex, wanted: Search, limit: int = 7) -> list[int]:
-    found: list[int] = []
-    before: int | None = None
-    while True:
-        page = await search(index, wanted, before, limit)
-        found += [event["id"] for event in page.items]
-        if page.next is None:
-            return found
-        assert before is None or page.next < before
-        before = page.next
-
-
-def _entries(path: Path, columns: str = "id") -> list[Any]:
-    with closing(sqlite3.connect(path / "search.db")) as connection:
-        return connection.execute(f"SELECT {columns} FROM entries ORDER BY id").fetchall()
+from tests.unit.search_support import add_sessions, entries, find_all, scanned
 
 
 async def test_it_follows_and_tells_how_far_it_is_behind(
@@ -98,7 +29,7 @@ async def test_it_follows_and_tells_how_far_it_is_behind(
         assert index.lag == 2
         await index.reach()
         assert index.lag == 0
-    assert _entries(tmp_path) == [(n,) for n in range(1, 6)]
+    assert entries(tmp_path) == [(n,) for n in range(1, 6)]
 
 
 async def test_it_has_no_text_of_events(database: Database, ledger: Ledger, tmp_path: Path) -> None:
@@ -112,24 +43,31 @@ async def test_it_has_no_text_of_events(database: Database, ledger: Ledger, tmp_
         assert not any(b"a-private-text" in file.read_bytes() for file in files)
 
 
-async def test_a_search_reads_what_is_not_indexed_from_the_ledger(
+async def test_a_full_disk_stops_the_index_and_nothing_else(
     database: Database, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while a disk is full: the index stays behind, and the wait for it is bounded."""
-    await database.write(_sessions)
+    """What is not indexed is read from the ledger; the wait for the index is bounded."""
+    monkeypatch.setattr(search_index, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(search_index, "_AGAIN_SECONDS", 0.01)
+    await database.write(add_sessions)
     await fill(ledger, 5)
     async with following(tmp_path, ledger) as index:
         await index.reach()
-        monkeypatch.setattr(search_index, "_WAIT_SECONDS", 0.05)
-        failing = mock.Mock(side_effect=StoreError("the disk is full"))
-        monkeypatch.setattr(IndexConnection, "feed", failing)
-        await fill(ledger, 4)
-        await ledger.append(draft("k3"))
-        assert await _found(index, Search(), 3) == list(range(10, 0, -1))
-        assert await _found(index, Search(owner="ops")) == [10]
-        assert await _found(index, Search(session="box"), 2) == list(range(9, 0, -1))
-        assert failing.called
-        assert index.lag == 5
+        room = "PRAGMA main.max_page_count = {}"
+        await index.browse(lambda connection: connection.execute(room.format(1)).fetchall())
+        names = [f"{number:03}" + "x" * 90 for number in range(100)]
+        await asyncio.gather(*(ledger.append(draft(actor=name)) for name in names))
+        await ledger.append(draft("k3", actor=names[0]))
+        assert await find_all(index, Search(), 40) == list(range(106, 0, -1))
+        assert await find_all(index, Search(owner="ops")) == [106]
+        assert await find_all(index, Search(actor=names[0])) == [106, 6]
+        assert await find_all(index, Search(actor="admin"), 2) == list(range(5, 0, -1))
+        assert index.lag == 101
+        await index.browse(lambda connection: connection.execute(room.format(9999)).fetchall())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while index.lag:
+                await index.reach()
+    assert len(entries(tmp_path)) == 106
 
 
 @each("damage", [b"", b"no database at all" * 300, b"SQLite format 3\0" + b"\xff" * 8000, None])
@@ -145,8 +83,8 @@ async def test_a_lost_or_damaged_file_is_made_again(
     else:
         file.write_bytes(damage)
     async with following(tmp_path, ledger) as index:
-        assert len(await _found(index, Search(operation="command.start"))) >= 3
-    assert _entries(tmp_path)
+        assert len(await find_all(index, Search(operation="command.start"))) >= 3
+    assert entries(tmp_path)
 
 
 async def test_damage_in_use_is_noticed_and_nothing_is_left_out(
@@ -162,10 +100,10 @@ async def test_damage_in_use_is_noticed_and_nothing_is_left_out(
         with file.open("r+b") as writing:
             writing.seek(damaged)
             writing.write(b"\xff" * (file.stat().st_size - damaged))
-        assert await _found(index, Search(actor="admin"), 100) == list(range(300, 0, -1))
+        assert await find_all(index, Search(actor="admin"), 100) == list(range(300, 0, -1))
         await index.reach()
         assert index.lag == 0
-    assert len(_entries(tmp_path)) == 300
+    assert len(entries(tmp_path)) == 300
 
 
 async def test_a_directory_in_its_place_stops_nothing(
@@ -175,7 +113,7 @@ async def test_a_directory_in_its_place_stops_nothing(
     (tmp_path / "search.db").mkdir()
     await fill(ledger, 3)
     async with following(tmp_path, ledger) as index:
-        assert await _found(index, Search(operation="command.start")) == [3, 2, 1]
+        assert await find_all(index, Search(operation="command.start")) == [3, 2, 1]
         assert index.lag == 3
 
 
@@ -194,11 +132,11 @@ async def test_the_index_of_another_ledger_is_made_again(
         await again.append(draft(operation="file.write"))
     async with following(tmp_path, again) as index:
         await index.reach()
-        assert await _found(index, Search(operation="file.read")) == []
-        assert await _found(index, Search(operation="file.write")) == [4, 3]
+        assert await find_all(index, Search(operation="file.read")) == []
+        assert await find_all(index, Search(operation="file.write")) == [4, 3]
     await again.close()
     words = "(SELECT word FROM words WHERE number = operation)"
-    assert _entries(tmp_path, words)[2:] == [("file.write",), ("file.write",)]
+    assert entries(tmp_path, words)[2:] == [("file.write",), ("file.write",)]
 
 
 async def test_a_rebuild_tells_how_far_it_is(
@@ -218,12 +156,12 @@ async def test_a_rebuild_tells_how_far_it_is(
         assert told == sorted(told)
         # Nothing is awaited that has happened, or can't happen.
         assert await index.progress(50) == await index.progress(101) == (101, 101)
-    assert len(_entries(tmp_path)) == 101
+    assert len(entries(tmp_path)) == 101
 
 
 async def test_the_ledger_s_rows_decide(database: Database, ledger: Ledger, tmp_path: Path) -> None:
     """Wrong entries show nobody an event of another owner."""
-    await database.write(_sessions)
+    await database.write(add_sessions)
     await ledger.append(draft("k1"))
     await ledger.append(draft("k3"))
     async with following(tmp_path, ledger) as index:
@@ -237,7 +175,7 @@ async def test_the_ledger_s_rows_decide(database: Database, ledger: Ledger, tmp_
 
         await index.browse(swap)
         for owner in ("ci", "ops"):
-            assert await _found(index, Search(visible_to=owner)) == []
+            assert await find_all(index, Search(visible_to=owner)) == []
 
 
 async def test_a_rare_word_leads_past_events_of_a_frequent_one(
@@ -256,7 +194,7 @@ async def test_a_rare_word_leads_past_events_of_a_frequent_one(
             steps += 1
 
         await index.browse(lambda connection: connection.set_progress_handler(count, 1))
-        found = await _found(index, Search(actor="robot", operation="file.read"))
+        found = await find_all(index, Search(actor="robot", operation="file.read"))
         assert found == [1]
         assert steps < 1000
 
@@ -278,161 +216,50 @@ async def test_a_time_leads_to_its_span(database: Database, ledger: Ledger, tmp_
 
         await index.browse(lambda connection: connection.set_progress_handler(count, 1))
         since, until = times[1499][1], times[1509][1]
-        found = await _found(index, Search(since=since, until=until), 5000)
-        assert found == await _scanned(database, Search(since=since, until=until))
+        found = await find_all(index, Search(since=since, until=until), 5000)
+        assert found == await scanned(database, Search(since=since, until=until))
         # 5,000 events would take several times as many.
         assert steps < 60_000
 
 
-class World:
-    """A ledger, its index, and what may happen to them."""
+_VICTIM = """
+import asyncio, sys
+from pathlib import Path
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit.ledger import Ledger
+from tests.unit.ledger_support import draft, following
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.index: SearchIndex | None = None
-        self.gone: set[str] = set()
+async def main(directory):
+    ledger = Ledger(await Database.open(directory / "paddock.db"))
+    async with following(directory, ledger) as index:
+        while True:
+            await asyncio.gather(*(ledger.append(draft()) for _ in range(7)))
+            print(await index.reach(), flush=True)
 
-    async def open(self) -> None:
-        self.database = await Database.open(self.directory / "paddock.db")
-        self.ledger = Ledger(self.database)
-        self._follow()
-
-    def _follow(self) -> None:
-        path, ledger = self.directory / "search.db", self.directory / "paddock.db"
-        self.index = SearchIndex(path, ledger, self.ledger)
-        self.index.start(Tasks())
-
-    async def close(self) -> None:
-        assert self.index is not None
-        await self.index.close()
-        await self.ledger.close()
-        await self.database.close()
-
-    async def append(self, key: str, operation: str, actor: str, denied: bool, count: int) -> None:
-        members: dict[str, Any] = {"operation": operation, "actor": actor}
-        if denied:
-            members |= {"decision": "deny", "rule": "command-allowlist"}
-        await asyncio.gather(*(self.ledger.append(draft(key, **members)) for _ in range(count)))
-
-    async def restart(self) -> None:
-        await self.close()
-        await self.open()
-
-    async def kill(self) -> None:
-        """The follower is gone, between any two of its portions."""
-        assert self.index is not None
-        assert self.index._task is not None
-        await self.index._task.close()
-        await self.restart()
-
-    async def rebuild(self) -> None:
-        assert self.index is not None
-        await self.index.rebuild()
-
-    async def keep(self) -> None:
-        """A backup of the ledger."""
-        with (
-            closing(sqlite3.connect(self.directory / "kept.db")) as target,
-            closing(sqlite3.connect(self.directory / "paddock.db")) as source,
-        ):
-            source.backup(target)
-
-    async def restore(self) -> None:
-        """The backup is restored, and the index stays as it was."""
-        if not (self.directory / "kept.db").exists():
-            return
-        await self.close()
-        for file in self.directory.glob("paddock.db*"):
-            file.unlink()
-        (self.directory / "paddock.db").write_bytes((self.directory / "kept.db").read_bytes())
-        await self.open()
-
-    async def archive(self, key: str) -> None:
-        await self.database.write(
-            lambda connection: connection.execute(
-                "UPDATE sessions SET terminated_at = ? WHERE key = ?",
-                (LONG_AGO, key),
-            )
-        )
-        archiving = Archiving(
-            self.database,
-            self.ledger,
-            self.directory / "archive",
-            self.directory / "evidence",
-            lambda owner, size: None,
-        )
-        await archiving.run(timedelta(0), "admin")
-
-    async def check(self, wanted: Search, limit: int) -> None:
-        assert self.index is not None
-        expected = await _scanned(self.database, wanted)
-        assert await _found(self.index, wanted, limit) == expected
-
-
-KEYS, OPERATIONS, ACTORS = tuple(OWNERS), ("command.start", "file.read"), ("admin", "robot")
-SEARCHES = st.builds(
-    Search,
-    session=st.sampled_from((None, None, "box", "other", "none")),
-    incarnation=st.sampled_from((None, None, 1, 2)),
-    owner=st.sampled_from((None, None, "ci", "ops")),
-    visible_to=st.sampled_from((None, None, "ci")),
-    operation=st.sampled_from((None, *OPERATIONS, "audit.archived")),
-    decision=st.sampled_from((None, None, "deny", "allow")),
-    rule=st.sampled_from((None, None, "command-allowlist")),
-    actor=st.sampled_from((None, *ACTORS)),
-    text=st.sampled_from((None, None, "ROBOT")),
-    since=st.sampled_from((None, None, LONG_AGO, "2999")),
-    until=st.sampled_from((None, None, LONG_AGO, "2999")),
-)
-CHECKS = st.tuples(st.just("check"), SEARCHES, st.integers(1, 9))
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(
-            st.just("append"),
-            st.sampled_from(KEYS),
-            st.sampled_from(OPERATIONS),
-            st.sampled_from(ACTORS),
-            st.booleans(),
-            st.integers(1, 12),
-        ),
-        CHECKS,
-        CHECKS,
-        st.tuples(st.just("archive"), st.sampled_from(KEYS)),
-        *(st.tuples(st.just(each)) for each in ("restart", "kill", "rebuild", "keep", "restore")),
-    ),
-    max_size=25,
-)
-
-
-async def _play(steps: list[tuple[Any, ...]]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        world = World(Path(directory))
-        await world.open()
-        try:
-            await world.database.write(_sessions)
-            for name, *values in steps:
-                step: Callable[..., Any] = getattr(world, name)
-                await step(*values)
-            await world.check(Search(), 5)
-            # Nothing is left of events that the ledger no longer has.
-            assert world.index is not None
-            await world.index.reach()
-            await world.restart()
-            await world.index.reach()
-            ids = "SELECT id FROM events ORDER BY id"
-            rows = await world.database.read(lambda conn: conn.execute(ids).fetchall())
-            assert _entries(world.directory) == rows
-        finally:
-            await world.close()
+asyncio.run(main(Path(sys.argv[1])))
+"""
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(STEPS)
-def test_answers_are_those_of_a_scan_whatever_happened(steps: list[tuple[Any, ...]]) -> None:
-    with (
-        mock.patch.object(feed, "PORTION", 4),
-        mock.patch.object(searching, "SLICE", 5),
-        mock.patch.object(searching, "MOST_EXAMINED", 12),
-    ):
-        asyncio.run(_play(steps))
+@pytest.mark.parametrize("lines", [1, 4, 15])
+async def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, lines: int) -> None:
+    victim = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _VICTIM, str(tmp_path)), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert victim.stdout is not None
+    async with asyncio.timeout(WAIT_SECONDS):
+        for _ in range(lines):
+            await victim.stdout.readline()
+        victim.kill()
+        await victim.wait()
+    database = await Database.open(tmp_path / "paddock.db")
+    ledger = Ledger(database)
+    await ledger.append(draft(operation="file.read"))
+    async with following(tmp_path, ledger) as index:
+        await index.reach()
+        expected = await scanned(database, Search())
+        assert len(expected) > 7 * lines
+        assert await find_all(index, Search(), 50) == expected
+    await ledger.close()
+    await database.close()
+    assert entries(tmp_path) == [(each,) for each in reversed(expected)]

@@ -32,6 +32,7 @@ from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.open import RecordFloor
+from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.open import RulesFloor
@@ -101,6 +102,7 @@ class Instance:
     session_policies: SessionPolicies
 
     ledger: Ledger
+    search_index: SearchIndex
     secrets: ProxySecrets
 
     images: AllowedImages

@@ -103,6 +103,7 @@ COMMANDS = {
     "export_audit": "audit export",
     "verify_audit": "audit verify",
     "archive_audit": "audit archive",
+    "reindex_audit": "audit reindex",
     "list_archives": "audit archives",
     "list_policies": "policies list",
     "explain_policy": "policies explain",

@@ -1278,6 +1278,14 @@ export type Images = {
   next: null;
 };
 
+/** How far the search index is: the last event that it has, and the last one of the ledger. */
+export type IndexProgress = {
+  /** The id of the last indexed event; 0: none. */
+  position: number;
+  /** The id of the ledger's last event. */
+  end: number;
+};
+
 /** Input that a command accepted. */
 export type InputTaken = {
   command_id: string;
@@ -2254,6 +2262,11 @@ export type RefusedProposal = {
   /** Its path; what is no plain text is shown as a code. */
   ref: string;
   reason: string;
+};
+
+/** `after` is the `position` of an earlier answer: nothing is begun, progress is awaited. */
+export type ReindexBody = {
+  after?: number | null | undefined;
 };
 
 /** The body of `POST …/render`: a run without new messages. */
@@ -5017,6 +5030,14 @@ export interface Operations {
     query: {};
     body: ArchiveBody;
     answer: ArchiveRun;
+    events: never;
+  };
+  /** Make the search index again */
+  reindex_audit: {
+    path: {};
+    query: {};
+    body: ReindexBody;
+    answer: IndexProgress;
     events: never;
   };
   /** Check that the process is alive */

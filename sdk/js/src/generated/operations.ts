@@ -138,6 +138,7 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   verify_audit: ["GET", "/api/sessions/{session_id}/audit/verify"],
   list_archives: ["GET", "/api/audit/archives"],
   archive_audit: ["POST", "/api/audit/archives"],
+  reindex_audit: ["POST", "/api/audit/index"],
   healthz: ["GET", "/healthz"],
   readyz: ["GET", "/readyz"],
   metrics: ["GET", "/metrics"],

@@ -15,6 +15,7 @@ from orchestrator.operate.templates.templates import Templates
 from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import (
     CloseQuery,
@@ -108,9 +109,12 @@ async def list_sessions(
     summary="Inspect a session",
     answers="The session.",
 )
-async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
+async def inspect_session(
+    context: Context, sessions: SessionsService, recorded: RecordedCommands
+) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
+    await recorded.recall(session)
     return views.inspected(session, await sessions.inspector.inspect(session))
 
 

@@ -56,6 +56,7 @@ from orchestrator.work.code.cells import Cells
 from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
@@ -115,6 +116,7 @@ class Instance:
     memory: Memory
     models: Models
     executions: Executions
+    recorded_commands: RecordedCommands
     contexts: Contexts
     cells: Cells
     files: Files

@@ -25,7 +25,7 @@ from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
-from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state import session_pages, session_rows, stored_sessions
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
@@ -122,7 +122,8 @@ class Recovery:
         return self._found
 
     async def _load(self, sandboxes: Iterable[str]) -> list[SessionRow]:
-        after = stored_sessions.ended_after(self._settings.terminated_ttl)
+        after = self._sessions.registry.ended_after
+        await self._database.write(session_pages.forgetting(after))
         rows = await self._database.read(
             lambda connection: stored_sessions.load(connection, after, sandboxes)
         )

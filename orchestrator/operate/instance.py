@@ -31,6 +31,7 @@ from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
@@ -102,6 +103,7 @@ class Instance:
     session_policies: SessionPolicies
 
     ledger: Ledger
+    verifier: Verifier
     secrets: ProxySecrets
 
     images: AllowedImages

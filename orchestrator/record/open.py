@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
 from orchestrator.record.audit.ledger import Ledger
@@ -12,6 +12,7 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.refusal_marks import RefusalMarks
 from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.record.secrets.sealer import Sealer
@@ -25,6 +26,7 @@ class RecordFloor:
     """`end_requests` ask for the ends of sessions; nothing else on this floor ends one."""
 
     ledger: Ledger
+    verifier: Verifier
     room: RecordRoom
     recorder: Recorder
     stops: StopRecords
@@ -46,6 +48,8 @@ async def open_record(
     database = ground.database
     ledger = Ledger(database)
     closers.push_async_callback(ledger.close)
+    verifier = Verifier(database, settings.state_dir / DATABASE_FILE)
+    closers.push_async_callback(verifier.close)
     room = RecordRoom(
         rules.keys,
         settings.key_limits,
@@ -66,4 +70,6 @@ async def open_record(
     sealer = Sealer(settings.state_dir)
     secrets = ProxySecrets(database, recorder, configured, sealer)
     await secrets.load()
-    return RecordFloor(ledger, room, recorder, stops, ends, budgets, agent_events, sealer, secrets)
+    return RecordFloor(
+        ledger, verifier, room, recorder, stops, ends, budgets, agent_events, sealer, secrets
+    )

@@ -12,7 +12,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query as chains
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
-from orchestrator.record.audit.verification import verify
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.search_index.search import Search, search
 from orchestrator.record.search_index.search_index import SearchIndex
 from paddock.audit.chain import Event
@@ -178,10 +178,10 @@ async def export_audit(
     summary="Verify a session's chain",
     answers="The verdict.",
 )
-async def verify_audit(context: Context, database: Database, query: VerifyQuery) -> AuditVerdict:
+async def verify_audit(context: Context, verifier: Verifier, query: VerifyQuery) -> AuditVerdict:
     """Recomputes the whole chain; with `seq` and `hash`, the chain must also contain that event."""
     key = await _key(context, query)
-    verdict = await verify(database, key, seq=query.seq, hash=query.hash)
+    verdict = await verifier.verify(key, seq=query.seq, hash=query.hash)
     return AuditVerdict(**asdict(verdict))
 
 

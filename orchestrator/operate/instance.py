@@ -31,6 +31,7 @@ from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
@@ -57,6 +58,7 @@ from orchestrator.work.code.cells import Cells
 from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
@@ -103,6 +105,7 @@ class Instance:
 
     ledger: Ledger
     search_index: SearchIndex
+    verifier: Verifier
     secrets: ProxySecrets
 
     images: AllowedImages
@@ -117,6 +120,7 @@ class Instance:
     memory: Memory
     models: Models
     executions: Executions
+    recorded_commands: RecordedCommands
     contexts: Contexts
     cells: Cells
     files: Files

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
 from orchestrator.record.audit.ledger import Ledger
@@ -12,6 +12,7 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.refusal_marks import RefusalMarks
 from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
@@ -27,6 +28,7 @@ class RecordFloor:
 
     ledger: Ledger
     search_index: SearchIndex
+    verifier: Verifier
     room: RecordRoom
     recorder: Recorder
     stops: StopRecords
@@ -49,9 +51,12 @@ async def open_record(
     ledger = Ledger(database)
     closers.push_async_callback(ledger.close)
     state_dir = settings.state_dir
-    index = SearchIndex(state_dir / "search.db", state_dir / "paddock.db", ledger)
+    ledger_file = state_dir / DATABASE_FILE
+    index = SearchIndex(state_dir / "search.db", ledger_file, ledger)
     closers.push_async_callback(index.close)
     index.start(ground.tasks)
+    verifier = Verifier(database, ledger_file)
+    closers.push_async_callback(verifier.close)
     room = RecordRoom(
         rules.keys,
         settings.key_limits,
@@ -73,5 +78,6 @@ async def open_record(
     secrets = ProxySecrets(database, recorder, configured, sealer)
     await secrets.load()
     return RecordFloor(
-        ledger, index, room, recorder, stops, ends, budgets, agent_events, sealer, secrets
+        *(ledger, index, verifier, room, recorder, stops, ends),
+        *(budgets, agent_events, sealer, secrets),
     )

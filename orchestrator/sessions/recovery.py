@@ -26,11 +26,10 @@ from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
-from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state import session_pages, session_rows, stored_sessions
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
-from orchestrator.work.commands.recorded_commands import latest_commands
 from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.proposals import Proposals
 from paddock.contract.words import Rationale, Status
@@ -76,6 +75,7 @@ class Recovery:
         self._recorder = record.recorder
         self._executions = work.executions
         self._cells = work.cells
+        self._recorded_commands = work.recorded_commands
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._volumes = sandbox.volumes
@@ -123,7 +123,8 @@ class Recovery:
         return self._found
 
     async def _load(self, sandboxes: Iterable[str]) -> list[SessionRow]:
-        after = stored_sessions.ended_after(self._settings.terminated_ttl)
+        after = self._sessions.registry.ended_after
+        await self._database.write(session_pages.forgetting(after))
         rows = await self._database.read(
             lambda connection: stored_sessions.load(connection, after, sandboxes)
         )
@@ -154,14 +155,15 @@ class Recovery:
         if not row.acknowledged:
             await self._forget(session)
         elif not session.live:
-            session.commands = await latest_commands(self._database, session.key)
+            self._recorded_commands.leave(session)
             self._sessions.registry.end(session)
             if container is not None:  # killed after its end was recorded
+                await self._recorded_commands.recall(session)
                 await self._close_gaps(session)
             await self._complete_miss(session)
             await self._sandboxes.unstage(session)
         else:
-            session.commands = await latest_commands(self._database, session.key)
+            await self._recorded_commands.take_up(session)
             self._sessions.registry.add(session)
             await self._cells.record_lost(session)
             await self._proposals.recover(session)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from api.app import BOUNDS
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import HANDLE_REQUESTS
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.settings.settings import Settings
-from tests.api.conftest import ADMIN_KEY, OTHER_KEY, Api
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.connect import (
     STREAM,
     Connect,
@@ -504,6 +504,21 @@ async def test_a_watcher_ends_with_its_session(
     assert held is not None
     await api.json("DELETE", f"/api/sessions/{session['id']}")
     await held.over
+    await until(lambda: held.streams.total() == 0)
+
+
+async def test_a_watcher_ends_with_the_key_that_opened_it(api: Api) -> None:
+    session = await api.session(permission_level="high", key=OPERATOR_KEY)
+    api.agent.directories.add("src")
+    by_key = inside(api, session, X_Access_Token=OPERATOR_KEY)
+    for client in (by_key, inside(api, session)):
+        await client.call(FILES + "CreateWatcher", {"path": "src"})
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    assert held.streams["events"] == 2
+    api.plane.keys.replace(KeyRing({digest(ADMIN_KEY): Principal("admin", Role.ADMIN)}))
+    assert held.streams["events"] == 1  # a handle outlives changes of keys
+    await api.json("DELETE", f"/api/sessions/{session['id']}")
     await until(lambda: held.streams.total() == 0)
 
 

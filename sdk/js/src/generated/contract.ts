@@ -3405,13 +3405,15 @@ export interface Operations {
   list_sessions: {
     path: {};
     query: {
-      status?: "active" | "paused" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
+      status?: "active" | "paused" | "live" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
       label?: string | undefined;
       /** Only sessions that have all of these: `name=text` pairs, joined by `&` and encoded as in a form. */
       metadata?: string | undefined;
       work_id?: string | undefined;
       /** The id of a session whose children are listed. */
       parent?: string | undefined;
+      /** `desc`: the newest first; `asc`: the oldest first. */
+      order?: "asc" | "desc" | undefined;
       limit?: number | undefined;
       cursor?: string | undefined;
     };

@@ -1,6 +1,7 @@
 """The pure parts of templates that E2B's clients build."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,8 +14,10 @@ from api.compat.e2b.builds.builds import Build
 from api.compat.e2b.builds.built import (
     Built,
     Start,
+    assigned,
     build_of,
     parsed_name,
+    removed,
     superseded,
     tagged,
     texts,
@@ -41,7 +44,9 @@ def kept(metadata: dict[str, str]) -> NamedSnapshot:
 
 def built(name: str, *tags: str, at: str = "", **start: Any) -> Built:
     begins = Start(HOME, start.get("variables", {}), start.get("command"), None)
-    return Built("snap-0", str(uuid4()), name, tags, at, {"permission_level": "high"}, begins)
+    since = dict.fromkeys(tags, at)
+    level = {"permission_level": "high"}
+    return Built("snap-0", str(uuid4()), name, since, tags, at, level, begins)
 
 
 def test_lines_run_where_and_with_what_was_set_before() -> None:
@@ -143,7 +148,8 @@ def test_a_snapshot_says_what_was_built() -> None:
     build = built("web", "v1", "stable", variables={"A": "ü\n"}, command="serve")
     found = build_of(kept(texts(build)))
     assert found is not None
-    assert (found.build_id, found.name, found.tags) == (build.build_id, "web", ("v1", "stable"))
+    assert (found.build_id, found.name) == (build.build_id, "web")
+    assert found.tags == dict.fromkeys(("v1", "stable"), found.created_at)
     assert (found.base, found.start) == (build.base, build.start)
     with pytest.raises(ValidationError, match="too long together"):
         texts(built("web", command="x" * 9000))
@@ -166,7 +172,8 @@ def test_texts_that_another_client_has_written_are_no_build(text: str) -> None:
 
 
 def test_a_tag_is_that_of_the_newest_build() -> None:
-    old, middle, new = built("web", "v1", "default"), built("web", "v1"), built("web", "default")
+    old = built("web", "v1", "default", at="1")
+    middle, new = built("web", "v1", at="2"), built("web", "default", at="3")
     newest_first = [new, middle, old]
     assert tagged(newest_first, "web", None) is new
     assert tagged(newest_first, "web", "v1") is middle
@@ -174,6 +181,30 @@ def test_a_tag_is_that_of_the_newest_build() -> None:
     assert tagged(newest_first, "other", None) is None
     assert superseded(newest_first) == [old]
     assert superseded([built("a", "x"), built("b", "x")]) == []
+
+
+def test_a_tag_that_was_assigned_later_is_that_of_an_older_build() -> None:
+    old, new = built("web", "v1", at="1"), built("web", "default", at="2")
+    old = replace(old, tags={**old.tags, "default": "3"})
+    assert tagged([new, old], "web", None) is old
+    assert superseded([new, old]) == [new]
+    # It is in neither build any more.
+    assert tagged([replace(new, tags={}), replace(old, tags={})], "web", None) is None
+
+
+def test_tags_are_changed_by_texts_of_their_own() -> None:
+    build = built("web", "v1", "v2")
+    at = "2026-03-04T09:30:12.482113Z"
+    metadata = {**texts(build), **assigned(["v3", "v2"], at), **removed(build, "v1")}
+    found = build_of(kept({name: text for name, text in metadata.items() if text is not None}))
+    assert found is not None
+    assert found.tags == {"v2": at, "v3": at}
+    # A tag that was not there at first leaves no text behind.
+    assert removed(found, "v3") == {"e2b.tag.v3": None}
+    for wrong in ({"e2b.tag.a b": at}, {"e2b.tag.v9": "later"}, {"e2b.tag.": at}):
+        other = build_of(kept({**texts(build), **wrong}))
+        assert other is not None
+        assert set(other.tags) == {"v1", "v2"}, wrong
 
 
 @pytest.mark.parametrize("name", ["", "a b", "team/name", "a:", ":v", "a:b:c", "-a", "x" * 64, "ü"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from e2b import (
     AsyncSandbox,
+    AsyncTemplate,
     AuthenticationException,
     BuildException,
     NotFoundException,
@@ -22,6 +23,7 @@ from e2b import (
     SandboxQuery,
     SandboxState,
     Template,
+    TemplateException,
     Volume,
 )
 
@@ -309,6 +311,46 @@ RUN cp two.txt three.txt && echo $PLACE >> three.txt
     Template.build(Template(file_context_path=tmp_path).from_dockerfile(dockerfile), name)
     with Sandbox.create(name, timeout=SECONDS) as sandbox:
         assert sandbox.files.read("project/three.txt") == "one/home/user\n"
+
+
+def test_tags_are_changed_after_the_build() -> None:
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+    for number in (1, 2):
+        template = Template().from_template("high").run_cmd(f"echo {number} > n")
+        Template.build(template, f"{name}:v{number}", tags=["production"])
+
+    def in_production() -> str:
+        with Sandbox.create(f"{name}:production", timeout=SECONDS) as sandbox:
+            return sandbox.files.read("n").strip()
+
+    assert in_production() == "2"
+    assigned = Template.assign_tags(f"{name}:v1", ["production", "kept"])
+    assert set(assigned.tags) == {"production", "kept"}
+    assert in_production() == "1"
+    builds = {each.tag: each.build_id for each in Template.get_tags(name)}
+    assert builds["production"] == builds["v1"] == assigned.build_id != builds["v2"]
+    Template.remove_tags(name, "production")
+    assert not Template.exists(f"{name}:production")
+    assert {each.tag for each in Template.get_tags(name)} == {"v1", "v2", "kept"}
+    for target in (f"{name}:none", f"{name}-none", "high"):
+        with pytest.raises(TemplateException, match="there is no template"):
+            Template.assign_tags(target, ["more"])
+    with pytest.raises(TemplateException, match="has no tag production"):
+        Template.remove_tags(name, ["v1", "production"])
+
+
+def test_tags_of_the_async_client() -> None:
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+
+    async def whole() -> None:
+        template = Template().from_template("high").run_cmd("touch a")
+        await AsyncTemplate.build(template, f"{name}:v1")
+        await AsyncTemplate.assign_tags(f"{name}:v1", "default")
+        assert await AsyncTemplate.exists(name)
+        await AsyncTemplate.remove_tags(name, "default")
+        assert [each.tag for each in await AsyncTemplate.get_tags(name)] == ["v1"]
+
+    asyncio.run(whole())
 
 
 def test_a_build_that_fails_says_where() -> None:

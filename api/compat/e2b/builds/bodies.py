@@ -10,7 +10,8 @@ from paddock.contract.requests import LARGE_BODY, Body, Query
 _LENIENT = ConfigDict(extra="ignore")
 
 _Name = Annotated[str, Field(min_length=1, max_length=130)]
-Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+TAG = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+Tag = Annotated[str, StringConstraints(pattern=f"^{TAG}$")]
 _Line = Annotated[str, Field(max_length=64 * 1024)]
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-zA-Z_-]{1,128}$")]
 
@@ -27,6 +28,24 @@ class TemplateBody(Body):
     name: _Name | None = None
     alias: _Name | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] | None = None
+
+
+class TagsBody(Body):
+    """Tags that the build `target`, a `name` or `name:tag`, is to have, too."""
+
+    model_config = _LENIENT
+
+    target: _Name
+    tags: Annotated[list[Tag], Field(min_length=1, max_length=16)]
+
+
+class RemovedTagsBody(Body):
+    """Tags that the template `name` is not to have any more."""
+
+    model_config = _LENIENT
+
+    name: _Name
+    tags: Annotated[list[Tag], Field(min_length=1, max_length=16)]
 
 
 class StepBody(Body):

@@ -105,7 +105,7 @@ async def _finish(
 ) -> None:
     """What the template starts is tried, and its files are kept. Raises: as operations do."""
     await begin(call, context, ends)
-    kept = Built("", build.id, build.name, build.tags, "", base, ends)
+    kept = Built("", build.id, build.name, {}, build.tags, "", base, ends)
     name = f"e2b-{build.id}"
     body = validated(SnapshotBody, {"name": name, "metadata": texts(kept)})
     await call.done(create_snapshot, context=context, body=body)

@@ -176,20 +176,6 @@ def _status(name: str, build_id: str, state: str) -> dict[str, Any]:
     return {**shown, "logs": [], "logEntries": []}
 
 
-async def tags(call: Call) -> web.Response:
-    """The tags of a template, each with its build."""
-    name, builds = _name(call), await all_built(call)
-    found = {tag: each for each in reversed(builds) if each.name == name for tag in each.tags}
-    if not found:
-        raise NotFoundError(f"there is no template {name} that was built")
-    return views.answer(
-        [
-            {"tag": tag, "buildID": each.build_id, "createdAt": each.created_at}
-            for tag, each in found.items()
-        ]
-    )
-
-
 async def remove(call: Call, name: str) -> bool:
     """Removes all builds of the template; returns whether there was one."""
     own = [each for each in await all_built(call) if each.name == name]

@@ -111,6 +111,8 @@ async def test_what_can_not_be_carried_out_is_refused_and_makes_nothing(api: Api
         ({"steps": [{"type": "FLY"}]}, "steps"),
         ({"steps": [{"type": "RUN", "args": ["x"]}] * 257}, "steps"),
         ({"startCmd": "x" * 70_000}, "start"),
+        ({"steps": [{"type": "RUN", "args": ["x"], "force": 1}]}, "force"),
+        ({"force": "yes"}, "force"),
     ]
     for body, said in refusals:
         expected = 404 if "fromTemplate" in body else 400

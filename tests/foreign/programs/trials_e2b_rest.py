@@ -23,6 +23,7 @@ from e2b import (
     SandboxQuery,
     SandboxState,
     Template,
+    TemplateBase,
     TemplateException,
     Volume,
 )
@@ -313,6 +314,32 @@ RUN cp two.txt three.txt && echo $PLACE >> three.txt
         assert sandbox.files.read("project/three.txt") == "one/home/user\n"
 
 
+def test_what_was_built_alike_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    names = [f"trial-{uuid.uuid4().hex[:16]}" for _ in range(2)]
+
+    def made(name: str, template: TemplateBase) -> str:
+        """The number that a step has drawn."""
+        Template.build(template, name)
+        with Sandbox.create(name, timeout=SECONDS) as sandbox:
+            return str(sandbox.files.read("drawn"))
+
+    def drawing(*, anew: bool = False) -> TemplateBase:
+        begun = Template(file_context_path=tmp_path).from_template("high").copy("a.txt", "b.txt")
+        begun = begun.skip_cache() if anew else begun
+        return begun.run_cmd("cat /proc/sys/kernel/random/uuid > drawn")
+
+    first = made(names[0], drawing())
+    assert made(names[0], drawing()) == first
+    assert made(names[1], drawing().run_cmd("touch more")) == first
+    again = made(names[1], drawing(anew=True))
+    assert again != first
+    # Of builds that are made alike, the newest serves.
+    assert made(names[0], drawing()) == again
+    (tmp_path / "a.txt").write_text("other")
+    assert made(names[0], drawing()) != again
+
+
 def test_tags_are_changed_after_the_build() -> None:
     name = f"trial-{uuid.uuid4().hex[:16]}"
     for number in (1, 2):
@@ -321,7 +348,7 @@ def test_tags_are_changed_after_the_build() -> None:
 
     def in_production() -> str:
         with Sandbox.create(f"{name}:production", timeout=SECONDS) as sandbox:
-            return sandbox.files.read("n").strip()
+            return str(sandbox.files.read("n")).strip()
 
     assert in_production() == "2"
     assigned = Template.assign_tags(f"{name}:v1", ["production", "kept"])

@@ -168,6 +168,24 @@ test("templates are found and built", async () => {
   await built.kill();
 });
 
+test("what was built alike is taken over", async () => {
+  const name = `trial-${randomUUID()}`;
+  const line = "cat /proc/sys/kernel/random/uuid > drawn";
+  const drawing = () => Template().fromTemplate("high").setEnvs({ A: "1" });
+  const drawn = async (template) => {
+    await Template.build(template, name);
+    const made = await Sandbox.create(name, { timeoutMs });
+    try {
+      return await made.files.read("drawn");
+    } finally {
+      await made.kill();
+    }
+  };
+  const first = await drawn(drawing().runCmd(line));
+  assert.equal(await drawn(drawing().runCmd(line).runCmd("touch more")), first);
+  assert.notEqual(await drawn(drawing().skipCache().runCmd(line)), first);
+});
+
 test("tags are changed after the build", async () => {
   const name = `trial-${randomUUID()}`;
   for (const number of [1, 2]) {

@@ -49,17 +49,24 @@ class RemovedTagsBody(Body):
 
 
 class StepBody(Body):
-    """One step. `filesHash` names the files that a copy has uploaded."""
+    """One step. `filesHash` names the files that a copy has uploaded.
+
+    `force`: it and all after it are carried out, though an earlier build has done the same.
+    """
 
     model_config = _LENIENT
 
     type: Literal["COPY", "ENV", "RUN", "WORKDIR", "USER"]
     args: Annotated[list[_Line], Field(max_length=512)] | None = None
     files_hash: Hash | None = Field(default=None, alias="filesHash")
+    force: bool | None = None
 
 
 class BuildBody(Body):
-    """What a template is built from: an image or a template, and steps."""
+    """What a template is built from: an image or a template, and steps.
+
+    `force`: all of them are carried out, though an earlier build has done the same.
+    """
 
     model_config = _LENIENT
     MOST_BYTES = LARGE_BODY
@@ -69,6 +76,7 @@ class BuildBody(Body):
     steps: Annotated[list[StepBody], Field(max_length=256)] | None = None
     start: _Line | None = Field(default=None, alias="startCmd")
     ready: _Line | None = Field(default=None, alias="readyCmd")
+    force: bool | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -55,7 +55,8 @@ class Built:
     """One build of a template. `base` has the image and the level of its sandboxes.
 
     `tags` have the time since which each is the build's: of several builds, the latest has it.
-    `first_tags` are those with which it was built.
+    `first_tags` are those with which it was built. `digest` is that of all that went in, if it is
+    known.
     """
 
     snapshot_id: str
@@ -66,6 +67,7 @@ class Built:
     created_at: str
     base: Mapping[str, str]
     start: Start
+    digest: str | None = None
 
 
 def parsed_name(given: str, field: str = "name") -> tuple[str, str | None]:
@@ -94,6 +96,7 @@ class _Texts(Body):
     variables: Environment
     command: str | None
     ready: str | None
+    digest: Annotated[str, Field(max_length=64)] | None = None
 
 
 def texts(build: Built) -> dict[str, str]:
@@ -108,6 +111,7 @@ def texts(build: Built) -> dict[str, str]:
         "variables": dict(start.variables),
         "command": start.command,
         "ready": start.ready,
+        "digest": build.digest,
     }
     text = json.dumps(said, ensure_ascii=False)
     if len(text) > _MOST_TEXT:
@@ -138,7 +142,8 @@ def build_of(snapshot: NamedSnapshot) -> Built | None:
     at = moment(snapshot.created_at)
     since = {**dict.fromkeys(said.tags, at), **_changed_tags(snapshot.metadata)}
     tags = {tag: time for tag, time in since.items() if time != _REMOVED}
-    return Built(snapshot.id, str(said.id), said.name, tags, said.tags, at, said.base, start)
+    named = (snapshot.id, str(said.id), said.name, tags, said.tags)
+    return Built(*named, at, said.base, start, said.digest)
 
 
 def _changed_tags(metadata: Mapping[str, str]) -> dict[str, str]:

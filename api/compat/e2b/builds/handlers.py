@@ -19,6 +19,7 @@ from api.compat.e2b.builds.built import (
     parsed_name,
 )
 from api.compat.e2b.builds.carrying_out import carry_out
+from api.compat.e2b.builds.reuse import Recipe, shareable, states
 from api.compat.e2b.builds.steps import HOME, plan
 from api.compat.e2b.choice import DEFAULTS, chosen, image_names
 from api.compat.e2b.credential import credential
@@ -143,7 +144,9 @@ async def start(call: Call) -> web.Response:
         body.start or before.command,
         body.ready or (None if body.start else before.ready),
     )
-    build.begin(partial(carry_out, call, build, wanted, planned, ends))
+    known = await states(call, wanted, before, body.steps or [])
+    recipe = Recipe(wanted, planned, ends, known, shareable(body))
+    build.begin(partial(carry_out, call, build, recipe))
     return web.Response(status=202)
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "create_snapshot": "snapshots create",
     "list_snapshots": "snapshots list",
     "show_snapshot": "snapshots show",
+    "change_snapshot": "snapshots set",
     "remove_snapshot": "snapshots rm",
     "list_templates": "templates list",
     "show_template": "templates show",

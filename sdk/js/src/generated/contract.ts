@@ -2861,6 +2861,12 @@ export type SnapshotBody = {
   metadata?: Record<string, string> | undefined;
 };
 
+/** Texts that a snapshot is to have, or not any more. */
+export type SnapshotChangeBody = {
+  /** Texts by name; null removes one. Those that are not named stay; 16 KiB in all; on record. */
+  metadata: Record<string, string | null>;
+};
+
 /** How a session was spawned. */
 export type Spawn = {
   spawn_id: string;
@@ -4726,6 +4732,20 @@ export interface Operations {
       key?: string | undefined;
     };
     body: undefined;
+    answer: NamedSnapshot;
+    events: never;
+  };
+  /** Change the texts of a named snapshot */
+  change_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: SnapshotChangeBody;
     answer: NamedSnapshot;
     events: never;
   };

@@ -113,6 +113,7 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   create_snapshot: ["POST", "/api/sessions/{session_id}/snapshots"],
   list_snapshots: ["GET", "/api/snapshots"],
   show_snapshot: ["GET", "/api/snapshots/{name}"],
+  change_snapshot: ["PATCH", "/api/snapshots/{name}"],
   remove_snapshot: ["DELETE", "/api/snapshots/{name}"],
   list_ports: ["GET", "/api/sessions/{session_id}/ports"],
   open_port: ["POST", "/api/sessions/{session_id}/ports"],

@@ -12,9 +12,9 @@ PYTHON = (
 )
 AGENT = (*PYTHON, PLACE)
 # With another locale, its C library would read files of the image. Its OpenSSL would read a file
-# there that can name libraries, whose code would be the agent's. The others are for what an operator
-# starts in the container by the engine: the agent finds programs by a path of its own, and a shell
-# of root must not read a home that may be a session's workspace.
+# there that can name libraries, whose code would be the agent's. The others are for what an
+# operator starts in the container by the engine: the agent finds programs by a path of its own, and
+# a shell of root must not read a home that may be a session's workspace.
 ENVIRONMENT = {
     "HOME": "/",
     "LC_ALL": "C",

@@ -43,7 +43,9 @@ async def create_snapshot(
     blocks with the workspace if the host's disk can do that, whatever its size. What is staged is
     not in it.
     """
-    taking = named_snapshots.take(context.principal, context.session(), body.name, body.metadata)
+    taking = named_snapshots.take(
+        context.principal, context.session(), body.name, body.metadata, layer=body.layer
+    )
     return Made(view(await context.work.complete(taking), settings.snapshot_retention))
 
 

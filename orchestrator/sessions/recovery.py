@@ -271,17 +271,25 @@ class Recovery:
             for session in self._sessions.registry.live
             if session.sandbox is not None
         }
+        left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
+        threads = Threads("directories that are left over", _MOST_RELEASES)
+        # A process that waits in a write to a frozen layer can't be ended.
+        await asyncio.gather(*(self._thaw(directory, threads) for directory in left))
         for name, container in containers.items():
             if name not in in_use:
                 await self._engine.remove(container.id)
                 self._found.containers_removed += 1
-        left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
-        threads = Threads("directories that are left over", _MOST_RELEASES)
         await asyncio.gather(*(self._release(directory, threads) for directory in left))
         sandboxes = (session.sandbox for session in self._sessions.registry.live)
         if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
         await self._sandboxes.agents.remove_unused()
+
+    async def _thaw(self, directory: SandboxDirectory, threads: Threads) -> None:
+        try:
+            await threads.call(directory.thaw_layer, _RELEASE_SECONDS)
+        except OSError as error:  # includes time-outs
+            log.error("%s may be frozen: %s", directory.path, error)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
         """A mount that hangs affects only its own directory, which the next start finds again."""

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from orchestrator.ground.errors import ConflictError, RateLimitedError
@@ -15,20 +16,21 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import RETRY_SECONDS
 from orchestrator.ground.store.effect import Effect
 from orchestrator.host.workspace.freezing import Freezes
-from orchestrator.host.workspace.image_clone import Saved
+from orchestrator.host.workspace.image_copy import IMAGE
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.named_snapshots import snapshot_rows
-from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
+from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot, SnapshotFiles
 from orchestrator.sandbox.named_snapshots.snapshot_rows import KeptSnapshots, NamedSnapshot
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from paddock.audit.chain import canonical
 
 _SYSTEM = "system"
+_SECTOR = 512
 
 
 class SnapshotTaking:
@@ -53,17 +55,28 @@ class SnapshotTaking:
         self.copied: dict[str, int] = {}
 
     async def take(
-        self, principal: Principal, session: Session, name: str | None, metadata: Mapping[str, str]
+        self,
+        principal: Principal,
+        session: Session,
+        name: str | None,
+        metadata: Mapping[str, str],
+        *,
+        layer: bool,
     ) -> NamedSnapshot:
         """A snapshot under that name of its owner; without a name, its caller must remove it.
+
+        `layer`: with what was written over the image.
 
         Raises: as `NamedSnapshots.take`.
         """
         session.check_live()
         _check_source(session)
+        kept = await self._layer(session) if layer else None
         self._recorder.check_room(session)
-        snapshot = await self._planned(session, name, metadata)
+        snapshot = await self._planned(session, name, metadata, kept)
         said: dict[str, Any] = {} if name is None else {"name": name}
+        if layer:
+            said["layer"] = True
         if metadata:
             said["metadata"] = dict(metadata)
         started = await self._recorder.record(
@@ -79,7 +92,7 @@ class SnapshotTaking:
         )
         FaultPoint.SNAPSHOT_RECORDED.reached()
         try:
-            saved = await self._copy(session, snapshot)
+            saved = await self._copy(session, snapshot, kept)
             complete = snapshot.completed(saved, _digest(snapshot, saved, started))
             await self._record_end(session, complete)
         except BaseException as error:
@@ -89,10 +102,11 @@ class SnapshotTaking:
         return complete
 
     async def _planned(
-        self, session: Session, name: str | None, metadata: Mapping[str, str]
+        self, session: Session, name: str | None, metadata: Mapping[str, str], layer: Path | None
     ) -> NamedSnapshot:
         usage = await self._storage.usage(session.workspace)
         estimate = 0 if usage is None else usage.used_bytes
+        layer_bytes = None if layer is None else await asyncio.to_thread(_taken, layer)
         return NamedSnapshot(
             id=f"snap-{secrets.token_hex(8)}",
             owner=session.owner,
@@ -101,9 +115,10 @@ class SnapshotTaking:
             session_key=session.key,
             created_at=now(),
             size=session.limits.workspace_bytes,
-            bytes=estimate,
+            bytes=estimate + (layer_bytes or 0),
             used_bytes=estimate,
             metadata=json.dumps(dict(metadata)),
+            layer_bytes=layer_bytes,
         )
 
     def _adding(self, principal: Principal, snapshot: NamedSnapshot) -> Effect:
@@ -129,7 +144,25 @@ class SnapshotTaking:
                     retry_after=RETRY_SECONDS,
                 )
 
-    async def _copy(self, session: Session, snapshot: NamedSnapshot) -> Saved:
+    async def _layer(self, session: Session) -> Path | None:
+        """The directory of the sandbox's layer; without a sandbox, what the next one begins with.
+
+        None: it would begin as the image. Raises: ConflictError at levels without layers.
+        """
+        if session.level.root_bytes is None:
+            raise ConflictError(
+                f"level {session.level.name} has no writable layer that could be kept: it is for "
+                "levels with root_bytes",
+                field="layer",
+            )
+        if session.sandbox is not None:
+            return session.sandbox.directory.layer
+        begins = self._storage.layer(session.workspace)
+        return begins if await asyncio.to_thread(begins.exists) else None
+
+    async def _copy(
+        self, session: Session, snapshot: NamedSnapshot, layer: Path | None
+    ) -> SavedSnapshot:
         """What stops something in the sandbox ends the freezes of the copy."""
         self.copied[snapshot.id] = 0
         sandbox = session.sandbox
@@ -139,7 +172,7 @@ class SnapshotTaking:
             async with self._copies:
                 return await self._storage.on_slot(
                     session.workspace,
-                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes),
+                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes, layer),
                 )
         finally:
             self.copied.pop(snapshot.id, None)
@@ -156,6 +189,7 @@ class SnapshotTaking:
                         "sha256": snapshot.sha256,
                         "method": snapshot.method,
                         "bytes": snapshot.bytes,
+                        **_layer_of(snapshot),
                         "frozen_us": snapshot.frozen_us,
                     },
                 ),
@@ -181,14 +215,28 @@ def _check_source(session: Session) -> None:
         raise ConflictError(NO_IMAGE)
 
 
-def _digest(snapshot: NamedSnapshot, saved: Saved, started: Recorded) -> str:
+def _layer_of(snapshot: NamedSnapshot) -> dict[str, int]:
+    return {} if snapshot.layer_bytes is None else {"layer_bytes": snapshot.layer_bytes}
+
+
+def _taken(layer: Path) -> int:
+    """What a layer takes on the disk, or 0 if it is gone; blocks."""
+    try:
+        return (layer / IMAGE if layer.is_dir() else layer).stat().st_blocks * _SECTOR
+    except FileNotFoundError:
+        return 0
+
+
+def _digest(snapshot: NamedSnapshot, saved: SavedSnapshot, started: Recorded) -> str:
     """The digest of what the record says: the copy, and the place in the source's chain."""
     told = {
         "id": snapshot.id,
         "session_key": snapshot.session_key,
         "seq": started.seq,
         "hash": started.hash,
-        "size": saved.size,
-        "used_bytes": saved.used_bytes,
+        "size": saved.files.size,
+        "used_bytes": saved.files.used_bytes,
     }
+    if saved.layer is not None:
+        told["layer_bytes"] = saved.layer.bytes
     return sha256(canonical(told).encode()).hexdigest()

@@ -32,35 +32,44 @@ class SandboxDirectories:
         self._overdue: set[SandboxDirectory] = set()
         self._releasing = TaskScope("the removal of a sandbox that came too late")
 
-    async def make(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
-        """Makes a change in the directory.
+    async def make(
+        self,
+        directory: SandboxDirectory,
+        change: Callable[[], None],
+        seconds: float = _SECONDS,
+    ) -> None:
+        """Makes a change in the directory, which takes that long at most.
 
         Raises: EngineUnavailableError if its disk does not answer, and the errors of `change`.
         """
         try:
-            await self._call(self._starts, directory, change)
+            await self._call(self._starts, directory, change, seconds)
         except TimeoutError:
             raise EngineUnavailableError(
-                f"the disk for a sandbox's directory did not answer within {_SECONDS:g} s"
+                f"the disk for a sandbox's directory did not answer within {seconds:g} s"
             ) from None
 
     async def remove(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
         """Removes a part of the directory. Raises: TimeoutError, and the errors of `change`."""
         try:
-            await self._call(self._ends, directory, change)
+            await self._call(self._ends, directory, change, _SECONDS)
         except TimeoutError as error:
             raise TimeoutError(f"its disk does not answer: {error}") from None
 
     async def _call(
-        self, threads: Threads, directory: SandboxDirectory, change: Callable[[], None]
+        self,
+        threads: Threads,
+        directory: SandboxDirectory,
+        change: Callable[[], None],
+        seconds: float,
     ) -> None:
         if directory in self._overdue:
             raise TimeoutError("its disk is still busy with a call that took too long")
         lock = self._locks.setdefault(directory, asyncio.Lock())
-        async with asyncio.timeout(_SECONDS) as limit:
+        async with asyncio.timeout(seconds) as limit:
             await lock.acquire()
             try:
-                calling = await threads.begin(change, _SECONDS)
+                calling = await threads.begin(change, seconds)
             except BaseException:
                 lock.release()
                 raise

@@ -2,17 +2,21 @@
 
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, ValidationError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace import root_layer
 from tests.support.box import TESTER, Box
 from tests.support.leaks import left_behind
 from tests.support.plane import opened
 from tests.support.root_levels import write_root_level
+from tests.support.server import leaving_nothing
 
 LAYERED, LARGER, SMALLER = "layered", "larger", "smaller"
 MIB = 1024 * 1024
@@ -195,3 +199,63 @@ async def test_its_bytes_count_and_are_of_the_snapshot(plane: ControlPlane) -> N
     await plane.named_snapshots.recover()
     assert os.listdir(directory) == []
     await source.close()
+
+
+# Writes over the image all the time.
+WRITER = (
+    "import os\nfile = os.open('/opt/file', os.O_WRONLY | os.O_CREAT)\nprint('up', flush=True)\n"
+    "while True: os.pwrite(file, os.urandom(4096), 0); os.fsync(file)"
+)
+POINTS = [
+    FaultPoint.SNAPSHOT_FROZEN,
+    FaultPoint.SNAPSHOT_COPIED,
+    FaultPoint.SNAPSHOT_ENDED,
+    FaultPoint.SNAPSHOT_PLACED,
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_leaves_nothing_frozen_and_no_half(
+    tmp_path: Path, sandbox_image: str, point: FaultPoint
+) -> None:
+    levels, order = tmp_path / "levels", tmp_path / "dies-at"
+    levels.mkdir()
+    write_root_level(levels, f"root_bytes = {64 * MIB}", name=LAYERED)
+    members = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(levels)}
+    async with leaving_nothing(**members, DIES_AT=str(order)) as server:
+        await server.kill()
+        server.module = "tests.chaos.dying"
+        await server.start()
+        made = {"id": "source", "permission_level": LAYERED}
+        path = "/api/sessions/source"
+        await server.ok("POST", "/api/sessions", made)
+        writer = {"argv": ["python3", "-c", WRITER], "background": True}
+        await server.ok("POST", f"{path}/exec", writer)
+        await server.ok("POST", f"{path}/exec", {"shell": "until test -s /opt/file; do :; done"})
+        order.write_text(f"{point} 1")
+        body = {"name": "kept", "layer": True}
+        begun = {"id": "other", "permission_level": LAYERED, "from_snapshot": "kept"}
+        taken = FaultPoint.SNAPSHOT_PLACED is point
+        if taken:
+            await server.ok("POST", f"{path}/snapshots", body)
+        last = ("/api/sessions", begun) if taken else (f"{path}/snapshots", body)
+        with pytest.raises(aiohttp.ClientError):
+            await server.ok("POST", *last)
+        await server.kill()
+        await server.start()
+        kept = (await server.ok("GET", "/api/snapshots"))["items"]
+        whole = point in (FaultPoint.SNAPSHOT_ENDED, FaultPoint.SNAPSHOT_PLACED)
+        assert len(kept) == (1 if whole else 0)
+        names = [f"{each['id']}{kind}" for each in kept for kind in (".img", ".layer.img")]
+        assert sorted(os.listdir(server.state_dir / "snapshots")) == names
+        done = await server.ok("POST", f"{path}/exec", {"shell": "touch /opt/new && ls /opt/new"})
+        assert done["stdout"] == "/opt/new\n"
+        if whole:
+            await server.ok("POST", "/api/sessions", begun)
+            read = {"shell": "test -s /opt/file && ls /opt"}
+            done = await server.ok("POST", "/api/sessions/other/exec", read)
+            assert done["stdout"] == "file\npaddock\n"
+            await server.ok("DELETE", "/api/sessions/other?purge=true")
+            await server.ok("DELETE", "/api/snapshots/kept")
+        assert os.listdir(server.state_dir / "snapshots") == []
+        await server.ok("DELETE", f"{path}?purge=true")

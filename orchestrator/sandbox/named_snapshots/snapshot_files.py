@@ -16,12 +16,13 @@ from orchestrator.host.workspace import image_clone
 from orchestrator.host.workspace.disk_image import DRAFT
 from orchestrator.host.workspace.freezing import Freezes
 from orchestrator.host.workspace.image_clone import Method, Progress, Saved
-from orchestrator.host.workspace.image_copy import LAYER
+from orchestrator.host.workspace.image_copy import IMAGE, LAYER
 from orchestrator.host.workspace.slots import make_slot
 
 _SUFFIX = ".img"
 _LAYER_SUFFIX = ".layer.img"
 _RETRY_SECONDS = 60
+_SECTOR = 512
 
 
 class SavedSnapshot(NamedTuple):
@@ -34,6 +35,13 @@ class SavedSnapshot(NamedTuple):
     def frozen_ms(self) -> float:
         """How long something in the session had to wait."""
         return self.files.frozen_ms + (0.0 if self.layer is None else self.layer.frozen_ms)
+
+
+class KeptLayer(NamedTuple):
+    """A layer that is to be kept: the directory of a sandbox's own, or a file; what it takes."""
+
+    place: Path
+    bytes: int
 
 
 class SnapshotFiles:
@@ -144,6 +152,16 @@ class SnapshotFiles:
             raise CapacityExhaustedError(
                 "the host is short of disk space for a snapshot", retry_after=_RETRY_SECONDS
             )
+
+
+def kept_layer(slot: Path, sandbox: Path | None) -> KeptLayer | None:
+    """The layer in that directory; without one, what the next sandbox would begin with, if any.
+
+    Raises: OSError.
+    """
+    place = slot / LAYER if sandbox is None else sandbox
+    image = place if sandbox is None else sandbox / IMAGE
+    return KeptLayer(place, image.stat().st_blocks * _SECTOR) if image.exists() else None
 
 
 def _gone() -> NotFoundError:

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from orchestrator.ground.errors import ConflictError, RateLimitedError
@@ -16,21 +15,24 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import RETRY_SECONDS
 from orchestrator.ground.store.effect import Effect
 from orchestrator.host.workspace.freezing import Freezes
-from orchestrator.host.workspace.image_copy import IMAGE
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.named_snapshots import snapshot_rows
-from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot, SnapshotFiles
+from orchestrator.sandbox.named_snapshots.snapshot_files import (
+    KeptLayer,
+    SavedSnapshot,
+    SnapshotFiles,
+    kept_layer,
+)
 from orchestrator.sandbox.named_snapshots.snapshot_rows import KeptSnapshots, NamedSnapshot
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from paddock.audit.chain import canonical
 
 _SYSTEM = "system"
-_SECTOR = 512
 
 
 class SnapshotTaking:
@@ -102,11 +104,15 @@ class SnapshotTaking:
         return complete
 
     async def _planned(
-        self, session: Session, name: str | None, metadata: Mapping[str, str], layer: Path | None
+        self,
+        session: Session,
+        name: str | None,
+        metadata: Mapping[str, str],
+        layer: KeptLayer | None,
     ) -> NamedSnapshot:
         usage = await self._storage.usage(session.workspace)
         estimate = 0 if usage is None else usage.used_bytes
-        layer_bytes = None if layer is None else await asyncio.to_thread(_taken, layer)
+        layer_bytes = None if layer is None else layer.bytes
         return NamedSnapshot(
             id=f"snap-{secrets.token_hex(8)}",
             owner=session.owner,
@@ -144,10 +150,10 @@ class SnapshotTaking:
                     retry_after=RETRY_SECONDS,
                 )
 
-    async def _layer(self, session: Session) -> Path | None:
-        """The directory of the sandbox's layer; without a sandbox, what the next one begins with.
+    async def _layer(self, session: Session) -> KeptLayer | None:
+        """The layer of its sandbox; without one, what the next one begins with, if not the image.
 
-        None: it would begin as the image. Raises: ConflictError at levels without layers.
+        Raises: ConflictError at levels without layers; StorageError.
         """
         if session.level.root_bytes is None:
             raise ConflictError(
@@ -155,24 +161,26 @@ class SnapshotTaking:
                 "levels with root_bytes",
                 field="layer",
             )
-        if session.sandbox is not None:
-            return session.sandbox.directory.layer
-        begins = self._storage.layer(session.workspace)
-        return begins if await asyncio.to_thread(begins.exists) else None
+        sandbox = session.sandbox
+        directory = None if sandbox is None else sandbox.directory.layer
+        return await self._storage.on_slot(
+            session.workspace, lambda slot: kept_layer(slot, directory)
+        )
 
     async def _copy(
-        self, session: Session, snapshot: NamedSnapshot, layer: Path | None
+        self, session: Session, snapshot: NamedSnapshot, layer: KeptLayer | None
     ) -> SavedSnapshot:
         """What stops something in the sandbox ends the freezes of the copy."""
         self.copied[snapshot.id] = 0
         sandbox = session.sandbox
         freezes = Freezes() if sandbox is None else sandbox.freezes
+        place = None if layer is None else layer.place
         progress = partial(self.copied.__setitem__, snapshot.id)
         try:
             async with self._copies:
                 return await self._storage.on_slot(
                     session.workspace,
-                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes, layer),
+                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes, place),
                 )
         finally:
             self.copied.pop(snapshot.id, None)
@@ -217,14 +225,6 @@ def _check_source(session: Session) -> None:
 
 def _layer_of(snapshot: NamedSnapshot) -> dict[str, int]:
     return {} if snapshot.layer_bytes is None else {"layer_bytes": snapshot.layer_bytes}
-
-
-def _taken(layer: Path) -> int:
-    """What a layer takes on the disk, or 0 if it is gone; blocks."""
-    try:
-        return (layer / IMAGE if layer.is_dir() else layer).stat().st_blocks * _SECTOR
-    except FileNotFoundError:
-        return 0
 
 
 def _digest(snapshot: NamedSnapshot, saved: SavedSnapshot, started: Recorded) -> str:

@@ -133,7 +133,7 @@ def _mounted(directory: Path, over: str, uid: int, *, new: bool) -> Path:
         )
     stored = (files / _UPPER).lstat().st_uid
     if stored != uid:
-        with namespace({_ROOT: _ROOT, stored: uid}) as users:
+        with namespace({_ROOT: _ROOT, stored: uid}, unchanged=_OTHERS) as users:
             mounts.remount_as(str(files), users)
     return files
 

@@ -11,8 +11,6 @@ from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 
-# A copy of a layer takes as long as its size and the disk make it.
-_COPY_SECONDS = 600.0
 _SECTOR = 512
 _RETRY_SECONDS = 60
 
@@ -64,7 +62,7 @@ class LayerPart(Part):
                 if path not in taken:
                     plan.binds.append(Bind(str(place), path, read_only=False))
 
-        await self._directories.make(directory, make, _COPY_SECONDS)
+        await self._directories.make(directory, make, copies=True)
         # The session's account is not needed: commands are root, and add accounts themselves.
         own = {str(directory.passwd), str(directory.group)}
         plan.binds[:] = [bind for bind in plan.binds if bind.source not in own]

@@ -13,8 +13,10 @@ from orchestrator.state.directory import SandboxDirectory
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
-# Threads for starting sandboxes, and as many for ending them, so neither waits for the other. If
-# more calls hang, the next start finds what is left.
+# A copy takes as long as its size and the disk make it.
+_COPY_SECONDS = 600.0
+# Threads for starting sandboxes, and as many for ending them and for copies, so none waits for the
+# others. If more calls hang, the next start finds what is left.
 _MOST_THREADS = 4
 
 
@@ -27,6 +29,7 @@ class SandboxDirectories:
     def __init__(self) -> None:
         self._starts = Threads("directories of sandboxes", _MOST_THREADS)
         self._ends = Threads("sandboxes that are removed", _MOST_THREADS)
+        self._copies = Threads("layers of sandboxes", _MOST_THREADS)
         # Held until a call has returned, even if it was abandoned.
         self._locks: WeakValueDictionary[SandboxDirectory, asyncio.Lock] = WeakValueDictionary()
         self._overdue: set[SandboxDirectory] = set()
@@ -36,14 +39,16 @@ class SandboxDirectories:
         self,
         directory: SandboxDirectory,
         change: Callable[[], None],
-        seconds: float = _SECONDS,
+        *,
+        copies: bool = False,
     ) -> None:
-        """Makes a change in the directory, which takes that long at most.
+        """Makes a change in the directory; one that `copies` much may take long.
 
         Raises: EngineUnavailableError if its disk does not answer, and the errors of `change`.
         """
+        threads, seconds = (self._copies, _COPY_SECONDS) if copies else (self._starts, _SECONDS)
         try:
-            await self._call(self._starts, directory, change, seconds)
+            await self._call(threads, directory, change, seconds)
         except TimeoutError:
             raise EngineUnavailableError(
                 f"the disk for a sandbox's directory did not answer within {seconds:g} s"

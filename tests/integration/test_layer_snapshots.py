@@ -1,5 +1,6 @@
 """Snapshots with the writable layer of root inside: kept whole, given to others, never trusted."""
 
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, ValidationError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace import root_layer
+from paddock import Paddock
 from tests.support.box import TESTER, Box
+from tests.support.cli import run_beside
 from tests.support.leaks import left_behind
 from tests.support.plane import opened
 from tests.support.root_levels import write_root_level
@@ -261,3 +264,29 @@ async def test_a_kill_leaves_nothing_frozen_and_no_half(
             await server.ok("DELETE", "/api/snapshots/kept")
         assert os.listdir(server.state_dir / "snapshots") == []
         await server.ok("DELETE", f"{path}?purge=true")
+
+
+async def test_the_client_and_the_command_line_keep_it(
+    sandbox_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_root_level(tmp_path, f"root_bytes = {64 * MIB}", name=LAYERED)
+    members = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(tmp_path)}
+    async with (
+        leaving_nothing(**members) as server,
+        Paddock(server.url, server.key) as paddock,
+    ):
+        session = await paddock.sessions.create(permission_level=LAYERED)
+        await session.exec(argv=["touch", "/opt/kept"])
+        taken = await session.snapshots.create("one", layer=True)
+        assert (taken.layer_bytes or 0) > 0
+        words = ["snapshots", "create", session.id, "two", "--layer", "--json"]
+        monkeypatch.setenv("PADDOCK_URL", server.url)
+        monkeypatch.setenv("PADDOCK_KEY", server.key)
+        done = await run_beside(*words)
+        assert (done.status, json.loads(done.out)["layer_bytes"] > 0) == (0, True), done.err
+        again = await paddock.sessions.create(permission_level=LAYERED, from_snapshot="two")
+        assert (await again.exec(argv=["ls", "/opt/kept"])).stdout == "/opt/kept\n"
+        for each in (session, again):
+            await each.close(purge=True)
+        for name in ("one", "two"):
+            await paddock.snapshots.remove(name)

@@ -42,9 +42,11 @@ async def create_snapshot(
 
     The session may be in use: what writes to the workspace waits for a moment. The copy shares its
     blocks with the workspace if the host's disk can do that, whatever its size. What is staged is
-    not in it.
+    not in it. `layer` also keeps what root inside has written over the image.
     """
-    taking = named_snapshots.take(context.principal, context.session(), body.name, body.metadata)
+    taking = named_snapshots.take(
+        context.principal, context.session(), body.name, body.metadata, layer=body.layer
+    )
     return Made(view(await context.work.complete(taking), settings.snapshot_retention))
 
 

@@ -274,12 +274,14 @@ class Recovery:
             for session in self._sessions.registry.live
             if session.sandbox is not None
         }
+        left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
+        threads = Threads("directories that are left over", _MOST_RELEASES)
+        # A process that waits in a write to a frozen layer can't be ended.
+        await asyncio.gather(*(self._thaw(directory, threads) for directory in left))
         for name, container in containers.items():
             if name not in in_use:
                 await self._remove(container)
                 self._found.containers_removed += 1
-        left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
-        threads = Threads("directories that are left over", _MOST_RELEASES)
         await asyncio.gather(*(self._release(directory, threads) for directory in left))
         sandboxes = (session.sandbox for session in self._sessions.registry.live)
         if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
@@ -290,6 +292,12 @@ class Recovery:
         """Removes a container, which an interrupted end may have frozen."""
         await end(self._node, container.id, None)
         await self._engine.remove(container.id)
+
+    async def _thaw(self, directory: SandboxDirectory, threads: Threads) -> None:
+        try:
+            await threads.call(directory.thaw_layer, _RELEASE_SECONDS)
+        except OSError as error:  # includes time-outs
+            log.error("%s may be frozen: %s", directory.path, error)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
         """A mount that hangs affects only its own directory, which the next start finds again."""

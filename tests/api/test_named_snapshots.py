@@ -98,6 +98,26 @@ async def test_its_texts_are_changed_one_by_one_and_on_record(api: Api) -> None:
     assert len((await api.json("GET", "/api/audit?operation=snapshot.change"))["items"]) == 1
 
 
+async def test_one_with_a_layer_is_for_levels_that_have_one(api: Api) -> None:
+    await kept(api, "base", layer_bytes=5)
+    shown = await api.json("GET", f"{SNAPSHOTS}/base", key=OPERATOR_KEY)
+    assert (shown["stored_bytes"], shown["layer_bytes"]) == (8, 5)
+    problem = await api.problem(
+        *(400, "validation_error", "POST", "/api/sessions"),
+        json={"permission_level": "high", "from_snapshot": "base"},
+        key=OPERATOR_KEY,
+    )
+    assert (problem["field"], "root_bytes" in problem["detail"]) == ("permission_level", True)
+    assert api.plane.sessions.registry.live == []
+    await api.session(key=OPERATOR_KEY, id="fix")
+    problem = await api.problem(
+        *(400, "validation_error", "POST", "/api/sessions/fix/snapshots"),
+        json={"name": "more", "layer": "all"},
+        key=OPERATOR_KEY,
+    )
+    assert problem["field"] == "layer"
+
+
 async def test_only_its_key_and_admins_see_it(api: Api) -> None:
     await kept(api, "base", "more")
     await kept(api, "base", owner="other")

@@ -267,9 +267,13 @@ def _snapshots(state_dir: Path) -> list[str]:
     """The files of complete named snapshots; no others survive a start."""
     with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
         rows = connection.execute(
-            "SELECT id FROM snapshots WHERE ready = 1 AND name IS NOT NULL ORDER BY id"
+            "SELECT id, layer_bytes FROM snapshots WHERE ready = 1 AND name IS NOT NULL ORDER BY id"
         )
-        return [f"{snapshot}.img" for (snapshot,) in rows]
+        return [
+            f"{snapshot}{kind}"
+            for snapshot, layer in rows
+            for kind in (".img", *([] if layer is None else [".layer.img"]))
+        ]
 
 
 def _difference(there: list[str], wanted: list[str]) -> str:

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.support.root_levels import LEVEL, write_root_level
 from tests.support.server import Server, leaving_nothing
 from tests.support.until import pause
 
@@ -19,8 +20,16 @@ BASE = "/compat/e2b"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(sandbox_image: str) -> AsyncIterator[Server]:
-    settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_COMPAT": "e2b"}
+async def plane(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Server]:
+    levels = tmp_path_factory.mktemp("levels")
+    write_root_level(levels, f"root_bytes = {128 * 1024 * 1024}")
+    settings = {
+        "PADDOCK_IMAGE": sandbox_image,
+        "PADDOCK_COMPAT": "e2b",
+        "PADDOCK_LEVELS_DIR": str(levels),
+    }
     async with leaving_nothing(**settings) as running:
         yield running
 
@@ -118,6 +127,53 @@ async def test_a_template_has_files_variables_and_what_it_starts(
     await answer(client, 204, "DELETE", "/templates/web")
     assert (await plane.ok("GET", "/api/snapshots"))["items"] == []
     await answer(client, 404, "POST", "/v2/sandboxes", json=body)
+
+
+# A package whose set-up makes a user; the second one needs the first.
+PACKAGE = """
+set -e
+mkdir -p tree/DEBIAN tree/usr/bin
+printf 'Package: NAME\nVersion: 1\nArchitecture: all\nMaintainer: n <n@example.com>\nNEEDS' \
+    > tree/DEBIAN/control
+printf 'Description: a program and a user of its own\n' >> tree/DEBIAN/control
+printf '#!/bin/sh\nset -e\nadduser --system --no-create-home NAME\n' > tree/DEBIAN/postinst
+printf '#!/bin/sh\necho NAME is installed\n' > tree/usr/bin/NAME
+chmod 755 tree/DEBIAN/postinst tree/usr/bin/NAME
+dpkg-deb --build tree NAME.deb
+apt-get install -y ./NAME.deb
+rm -r tree NAME.deb
+"""
+
+
+def package(name: str, needs: str = "") -> str:
+    return PACKAGE.replace("NAME", name).replace("NEEDS", f"Depends: {needs}\n" if needs else "")
+
+
+async def test_what_is_installed_is_kept(plane: Server, client: aiohttp.ClientSession) -> None:
+    """At a level whose commands are root and may write over the image; also what comes later."""
+    steps = [step("RUN", package("one")), step("RUN", "echo x > /opt/x; echo y > y")]
+    found = await built(client, "installed", {}, fromTemplate=LEVEL, steps=steps)
+    assert found["status"] == "ready", found
+    steps = [step("RUN", package("two", "one"))]
+    found = await built(client, "more", {}, fromTemplate="installed", steps=steps)
+    assert found["status"] == "ready", found
+    await answer(client, 204, "DELETE", "/templates/installed")
+    made = await answer(client, 201, "POST", "/v2/sandboxes", json={"templateID": "more"})
+    path = f"/api/sessions/{made['sandboxID']}"
+    session = await plane.ok("GET", path)
+    assert session["permission_level"] == LEVEL
+    line = "one; two; id -un two; cat /opt/x y; dpkg -s two | grep Status"
+    ran = await plane.ok("POST", f"{path}/exec", {"shell": line})
+    assert ran["stdout"] == (
+        "one is installed\ntwo is installed\ntwo\nx\ny\nStatus: install ok installed\n"
+    )
+    (fork,) = await answer(client, 201, "POST", f"/sandboxes/{made['sandboxID']}/fork", json={})
+    forked = fork["sandbox"]["sandboxID"]
+    ran = await plane.ok("POST", f"/api/sessions/{forked}/exec", {"shell": "one; two"})
+    assert ran["stdout"] == "one is installed\ntwo is installed\n"
+    for sandbox in (made["sandboxID"], forked):
+        await answer(client, 204, "DELETE", f"/sandboxes/{sandbox}")
+    await answer(client, 204, "DELETE", "/templates/more")
 
 
 async def test_a_newer_build_takes_its_tag_and_begins_with_the_older_one(

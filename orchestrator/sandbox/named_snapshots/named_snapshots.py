@@ -75,26 +75,30 @@ class NamedSnapshots:
         session: Session,
         name: str,
         metadata: Mapping[str, str] | None = None,
+        *,
+        layer: bool = False,
     ) -> ShownSnapshot:
         """A snapshot of the session's workspace under that name of its owner.
 
         What writes to the workspace waits for a moment. `metadata` are the client's own texts by
-        name. Raises: ValidationError; ConflictError if
-        the name is taken, or the session can have no snapshot; RateLimitedError if the owner has
+        name. `layer`: with what was written over the image. Raises: ValidationError; ConflictError
+        if the name is taken, or the session can have no snapshot; RateLimitedError if the owner has
         too many; CapacityExhaustedError if the disk is full; StorageError, AuditUnavailableError;
         the errors of `Session.check_live`.
         """
         if _ID.fullmatch(name):
             raise ValidationError("name must not be one like an id", field="name")
-        taking = self._taking.take(principal, session, name, metadata or {})
+        taking = self._taking.take(principal, session, name, metadata or {}, layer=layer)
         return ShownSnapshot(await self._changes.shield(taking), None)
 
     async def take_unnamed(self, principal: Principal, session: Session) -> NamedSnapshot:
         """A snapshot that nobody can find; its caller must remove it by `discard`.
 
-        The next start removes it, too. Raises: likewise.
+        It has the layer, if the session's level has one. The next start removes it, too. Raises:
+        likewise.
         """
-        return await self._taking.take(principal, session, None, {})
+        layer = session.level.root_bytes is not None
+        return await self._taking.take(principal, session, None, {}, layer=layer)
 
     async def _take_back(self, snapshot: NamedSnapshot, error: BaseException | None = None) -> None:
         """Removes a snapshot that nobody knows."""
@@ -214,6 +218,7 @@ class NamedSnapshots:
             session_id=snapshot.session_id,
             session_key=snapshot.session_key,
             used_bytes=snapshot.used_bytes,
+            layer=snapshot.layer_bytes is not None,
             claiming=partial(_claiming, snapshot),
             place=partial(self._place, snapshot),
         )
@@ -226,6 +231,10 @@ class NamedSnapshots:
                 await self._storage.on_slot(
                     session.workspace, lambda slot: self._files.place(snapshot.id, slot)
                 )
+        if snapshot.layer_bytes is not None:
+            await self._storage.on_slot(
+                session.workspace, partial(self._files.place_layer, snapshot.id)
+            )
         FaultPoint.SNAPSHOT_PLACED.reached()
 
     # After a start.
@@ -237,7 +246,8 @@ class NamedSnapshots:
         """
         known = await self._database.read(snapshot_rows.all_of)
         for snapshot in known:
-            missing = partial(self._files.missing, snapshot.id)
+            layer = snapshot.layer_bytes is not None
+            missing = partial(self._files.missing, snapshot.id, layer=layer)
             if not snapshot.ready or snapshot.name is None:
                 await self._take_back(snapshot)
             elif await self._threads.call(missing, _FILE_SECONDS):

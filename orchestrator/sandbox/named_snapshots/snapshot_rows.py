@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, NotFoundError
-from orchestrator.host.workspace.image_clone import Saved
+from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot
 
 Change = Callable[[dict[str, str]], dict[str, str]]
 
@@ -18,7 +18,8 @@ class NamedSnapshot:
 
     `size` is that of the workspace, `bytes` what the copy takes on the disk, `used_bytes` what its
     files need; before it is `ready`, these are estimates. `sha256` is the digest of what the record
-    says of it. `metadata` are the client's own texts by name, as JSON.
+    says of it. `metadata` are the client's own texts by name, as JSON. `layer_bytes` of `bytes` are
+    a writable layer's; None: it has none.
     """
 
     id: str
@@ -34,18 +35,21 @@ class NamedSnapshot:
     frozen_us: int = 0
     sha256: str | None = None
     metadata: str = "{}"
+    layer_bytes: int | None = None
     ready: bool = False
 
-    def completed(self, saved: Saved, sha256: str) -> "NamedSnapshot":
+    def completed(self, saved: SavedSnapshot, sha256: str) -> "NamedSnapshot":
         """The snapshot once its copy is there."""
+        files, layer = saved
         return replace(
             self,
-            size=saved.size,
-            bytes=saved.bytes,
-            used_bytes=saved.used_bytes,
-            method=saved.method,
+            size=files.size,
+            bytes=files.bytes + (0 if layer is None else layer.bytes),
+            used_bytes=files.used_bytes,
+            method=files.method,
             frozen_us=round(saved.frozen_ms * 1000),
             sha256=sha256,
+            layer_bytes=None if layer is None else layer.bytes,
             ready=True,
         )
 

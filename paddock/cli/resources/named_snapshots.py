@@ -29,13 +29,16 @@ async def create(
         list[str] | None,
         typer.Option(metavar="NAME=TEXT", help="A text to keep with the snapshot."),
     ] = None,
+    layer: Annotated[
+        bool, typer.Option("--layer", help="With what root inside has written over the image.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a copy of a session's workspace. The session may be in use."""
     texts = pairs(metadata, "--metadata")
     found = await paddock.sessions.get(session)
     with working(f"copying the workspace of {session}"):
-        taken = await found.snapshots.create(name, metadata=texts or None)
+        taken = await found.snapshots.create(name, metadata=texts or None, layer=layer)
     frozen = f"{taken.frozen_ms:.1f}"
     print_done(taken, as_json, f"the snapshot {name} is taken; writes waited for {frozen} ms")
 

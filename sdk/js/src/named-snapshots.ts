@@ -14,16 +14,18 @@ export class NamedSnapshots {
 
   /**
    * Keeps a copy of the session's workspace under that name. The session may be in use.
-   * `metadata`: your own texts by name, 16 KiB in all; on record.
+   * `metadata`: your own texts by name, 16 KiB in all; on record. `layer`: with what root inside
+   * has written over the image.
    */
   async create(
     session: string,
     name: string,
-    { metadata, ...options }: CallOptions & {
+    { metadata, layer, ...options }: CallOptions & {
       readonly metadata?: Readonly<Record<string, string>>;
+      readonly layer?: boolean;
     } = {},
   ): Promise<NamedSnapshot> {
-    const body = { name, ...(metadata && { metadata }) };
+    const body = { name, ...(metadata && { metadata }), ...(layer && { layer }) };
     const given = { path: { session_id: session }, body };
     return await this.api.call("create_snapshot", given, within(COPY, options));
   }

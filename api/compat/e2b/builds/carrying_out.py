@@ -114,8 +114,9 @@ def _base(context: Context, wanted: Mapping[str, Any]) -> dict[str, str]:
     """What sandboxes of the template have in common with the session of its build."""
     session = context.session()
     base = {"permission_level": session.level.name}
-    # The usual image may change; one that somebody has chosen stays.
-    return {**base, "image": session.terms.image} if _CHOSEN & wanted.keys() else base
+    # The usual image may change; one that somebody has chosen, or has written over, stays.
+    stays = bool(_CHOSEN & wanted.keys()) or session.level.root_bytes is not None
+    return {**base, "image": session.terms.image} if stays else base
 
 
 async def _finish(
@@ -126,7 +127,9 @@ async def _finish(
     await begin(call, context, ends)
     kept = Built("", build.id, build.name, {}, build.tags, "", base, ends, recipe.digest)
     name = f"e2b-{build.id}"
-    body = validated(SnapshotBody, {"name": name, "metadata": texts(kept)})
+    layer = context.session().level.root_bytes is not None
+    members = {"name": name, "metadata": texts(kept), "layer": layer}
+    body = validated(SnapshotBody, members)
     await call.done(create_snapshot, context=context, body=body)
     for each in superseded(await all_built(call)):
         try:

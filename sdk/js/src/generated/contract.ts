@@ -1867,6 +1867,8 @@ export type NamedSnapshot = {
   used_bytes: number;
   /** What it takes on the host's disk, as if it shared nothing with others; an estimate while it is taken. */
   stored_bytes: number;
+  /** What of that is the writable layer of root inside; null: it is not in it. */
+  layer_bytes: number | null;
   /** What is copied so far; null unless it is being taken. */
   copied_bytes: number | null;
   /** How it was made: its blocks are shared with the workspace, or copied. */
@@ -2859,6 +2861,8 @@ export type SnapshotBody = {
   name: string;
   /** Texts of yours by name: 16 KiB in all; on record. */
   metadata?: Record<string, string> | undefined;
+  /** With what was written over the image, at a level with `root_bytes`. Sessions begin as it at such levels only, and with the same image. */
+  layer?: boolean | undefined;
 };
 
 /** Texts that a snapshot is to have, or not any more. */

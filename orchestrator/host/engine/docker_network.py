@@ -7,13 +7,16 @@ needs no privilege over the host's firewall.
 import logging
 import threading
 import time
+from typing import Any
 
 import docker
 from docker.errors import APIError, NotFound
+from docker.types import IPAMConfig
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import LABEL_INSTANCE
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.engine.docker_links import LABEL_LINK, Links, halved
 from orchestrator.host.engine.docker_resolvers import host_resolvers
 
 # Rules are trusted for this long after a check, because the firewall may be flushed.
@@ -113,6 +116,8 @@ class Bridge:
         self._trusted_until = 0.0
         self._set_resolvers = resolvers
         self.resolvers = resolvers
+        self.links = Links(self.bridge)
+        self._pool: IPAMConfig | None = None
 
     def trusted(self) -> bool:
         """Whether the rules were in place recently."""
@@ -139,6 +144,7 @@ class Bridge:
             self._run_helper(client, image, "install")
             if self._ensure_bridge(client):
                 self._run_helper(client, image, "install")
+                self.links.reconnect()
             if not self._set_resolvers:
                 self.resolvers = host_resolvers(client, image, self._instance)
         except BaseException:
@@ -164,35 +170,66 @@ class Bridge:
 
     def _ensure_bridge(self, client: docker.APIClient) -> bool:
         """Whether the bridge is new."""
-        options = {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
         try:
-            found = client.inspect_network(self.name)
+            found, new = client.inspect_network(self.name), False
         except NotFound:
-            client.create_network(
-                self.name,
-                driver="bridge",
-                options=options,
-                labels={LABEL_INSTANCE: self._instance},
-                enable_ipv6=False,
-            )
-            return True
-        if found.get("Driver") != "bridge" or not options.items() <= found["Options"].items():
+            found, new = self._made(client, self._pool), True
+        if found.get("Driver") != "bridge" or not self._options.items() <= found["Options"].items():
             raise EngineUnavailableError(
                 f"the network {self.name} has the wrong options: remove it"
             )
-        return False
+        ground = self.links.possible(found)
+        if ground is not None and not halved(found):
+            if found.get("Containers"):
+                ground = None  # those of an earlier version, which end some time
+            elif self._remove_bridge(client):
+                found, new = self._made(client, ground.pool), True
+        self.links.ground = ground
+        self._pool = None if ground is None else ground.pool
+        return new
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
+
+    def _made(self, client: docker.APIClient, pool: IPAMConfig | None) -> dict[str, Any]:
+        """The network, made with the addresses of `pool`; None: the engine chooses them."""
+        try:
+            client.create_network(
+                self.name,
+                driver="bridge",
+                options=self._options,
+                ipam=pool,
+                labels={LABEL_INSTANCE: self._instance},
+                enable_ipv6=False,
+            )
+        except APIError:
+            if pool is None:
+                raise
+            # Another network has these addresses meanwhile.
+            return self._made(client, None)
+        found: dict[str, Any] = client.inspect_network(self.name)
+        return found
 
     def _remove_bridge(self, client: docker.APIClient) -> bool:
         """Whether the bridge is gone; a bridge in use stays."""
+        if self._linked(client):
+            return False
         try:
             client.remove_network(self.name)
         except NotFound:
-            return True
+            pass
         except APIError as error:
             if error.status_code == 403:  # it has active endpoints
                 return False
             raise
+        self.links.ground = None
         return True
+
+    def _linked(self, client: docker.APIClient) -> bool:
+        """Whether a container has a link that the engine does not know of."""
+        labels = [f"{LABEL_INSTANCE}={self._instance}", LABEL_LINK]
+        return bool(client.containers(filters={"label": labels}))
 
     def _run_helper(self, client: docker.APIClient, image: str, action: str) -> None:
         arguments = (action, self.bridge, *self._set_resolvers)

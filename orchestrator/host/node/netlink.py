@@ -52,6 +52,11 @@ def raise_port(index: int) -> None:
     _ask(_NEW_LINK, 0, _link(index, _UP) + _nested(_LINK_INFO, info))
 
 
+def join_bridge(index: int, bridge: int) -> None:
+    """Makes an interface a port of that bridge. Raises: OSError."""
+    _ask(_NEW_LINK, 0, _link(index) + _attribute(_LINK_MASTER, struct.pack("I", bridge)))
+
+
 def raise_link(index: int) -> None:
     """Sets up an interface. Raises: OSError."""
     _ask(_NEW_LINK, 0, _link(index, _UP))

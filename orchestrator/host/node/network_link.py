@@ -7,8 +7,8 @@ belongs to that namespace: the kernel removes both ends with it, however it ends
 import ctypes
 import os
 import socket
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
@@ -45,6 +45,7 @@ def make_link(line: Line, namespace: int) -> None:
         line.name, line.mtu, socket.if_nametoindex(line.bridge), INSIDE, namespace
     )
     try:
+        _check_sources(line.bridge)
         _take_ipv6(line.name)
         netlink.raise_port(index)
         _in_thread(lambda: _configure(line, namespace))
@@ -52,6 +53,12 @@ def make_link(line: Line, namespace: int) -> None:
         with suppress(OSError):  # gone with the namespace
             netlink.remove_link(index)
         raise
+
+
+def rejoin(index: int, bridge: str) -> None:
+    """Makes the port of a link a port of another bridge. Raises: OSError."""
+    netlink.join_bridge(index, socket.if_nametoindex(bridge))
+    netlink.raise_port(index)
 
 
 def try_link(line: Line) -> None:
@@ -81,6 +88,11 @@ def _configure(line: Line, namespace: int) -> None:
     netlink.add_default_route(index, line.gateway)
 
 
+def _check_sources(bridge: str) -> None:
+    """Drops packets from the bridge whose source is not of its network. Raises: OSError."""
+    Path(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter").write_text("1", encoding="ascii")
+
+
 def _take_ipv6(name: str) -> None:
     """Raises: OSError."""
     with suppress(FileNotFoundError):  # a kernel without IPv6
@@ -92,19 +104,8 @@ def _in_thread(work: Callable[[], None]) -> None:
 
     Raises: the error of the work.
     """
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="network namespace")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(1, thread_name_prefix="network namespace") as one:
+        one.submit(work).result()
 
 
 def _libc(name: str, *arguments: int) -> None:

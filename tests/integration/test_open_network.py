@@ -1,4 +1,7 @@
-"""The network of high: containers on its bridge reach neither the host nor link-local addresses."""
+"""The network of high: containers on its bridge reach neither the host nor link-local addresses.
+
+Every test of isolation is about both kinds of links: ours and the engine's.
+"""
 
 import json
 import os
@@ -10,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +22,10 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine import docker_namespaces
+from orchestrator.host.engine import docker_links, docker_namespaces
+from orchestrator.host.engine.base import LABEL_INSTANCE
 from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.engine.docker_links import LABEL_LINK, Links
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
 
@@ -63,12 +69,50 @@ def client() -> Iterator[docker.APIClient]:
     client.close()
 
 
+@pytest.fixture(params=["own", "engine"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who makes the links of sandboxes."""
+    made_by: str = request.param
+    if made_by == "engine":
+        # As in a control plane that runs in a container.
+        monkeypatch.setattr(docker_links, "_ENGINES", Path("/nowhere"))
+    return made_by
+
+
 @pytest.fixture
-async def engine(image: str) -> AsyncIterator[DockerEngine]:
+async def engine(image: str, kind: str) -> AsyncIterator[DockerEngine]:
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
     yield engine
     await engine.remove_open_network(image)
     await engine.close()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the engine, and who links containers to it: None is the engine."""
+
+    name: str
+    links: Links | None = None
+    instance: str = ""
+
+
+async def open_network(engine: DockerEngine, image: str, kind: str) -> Network:
+    """The engine's open network, with links of that kind."""
+    name = (await engine.ensure_open_network(image)).name
+    links = engine._network.links
+    assert links.serve("runc") is (kind == "own")
+    return Network(name, links if kind == "own" else None, engine.instance)
+
+
+@contextmanager
+def plain_network(client: docker.APIClient) -> Iterator[Network]:
+    """A network that nobody restricts."""
+    name = f"paddock-test-{secrets.token_hex(4)}"
+    client.create_network(name, driver="bridge")
+    try:
+        yield Network(name)
+    finally:
+        client.remove_network(name)
 
 
 class Ready:
@@ -155,32 +199,78 @@ def machine_beyond(address: str, ready: Ready) -> Iterator[None]:
 
 @contextmanager
 def container(
-    client: docker.APIClient, image: str, network: str, *argv: str, bind: Path | None = None
+    client: docker.APIClient,
+    image: str,
+    network: Network,
+    *argv: str,
+    bind: Path | None = None,
+    ports: dict[int, int] | None = None,
+    capabilities: tuple[str, ...] = (),
 ) -> Iterator[dict[str, Any]]:
-    """A running container on that network, as the engine describes it."""
+    """A running container on that network, as the engine describes it; `sleep` without words."""
+    links = network.links
+    labels = {LABEL_INSTANCE: network.instance, LABEL_LINK: "own"} if links else {}
     made = client.create_container(
         image,
-        entrypoint=list(argv),
+        entrypoint=list(argv or ("sleep", "600")),
+        labels=labels,
+        ports=list(ports or {}),
         host_config=client.create_host_config(
-            network_mode=network, cap_drop=["ALL"], binds=[f"{bind}:{bind}"] if bind else []
+            network_mode="none" if links else network.name,
+            cap_drop=["ALL"],
+            cap_add=list(capabilities),
+            binds=[f"{bind}:{bind}"] if bind else [],
+            port_bindings=ports,
         ),
     )
     try:
         client.start(made["Id"])
-        yield client.inspect_container(made["Id"])
+        found = client.inspect_container(made["Id"])
+        if links:
+            links.connect(found)
+        yield found
     finally:
         client.remove_container(made["Id"], force=True)
 
 
+def executed(client: docker.APIClient, found: dict[str, Any], *argv: str) -> str:
+    """The output of a program in the container."""
+    made = client.exec_create(found["Id"], list(argv))
+    said: bytes = client.exec_start(made["Id"])
+    return said.decode()
+
+
 def probe(
-    client: docker.APIClient, image: str, network: str, targets: dict[str, str]
+    client: docker.APIClient, image: str, network: Network, targets: dict[str, str]
 ) -> dict[str, str]:
     """The result of a connection from that network to each named target `host:port`."""
-    with container(client, image, network, "python3", "-c", PROBE, *targets.values()) as found:
-        client.wait(found["Id"], timeout=PROGRAM_SECONDS)
-        lines = client.logs(found["Id"]).decode().splitlines()
+    with container(client, image, network) as found:
+        lines = executed(client, found, "python3", "-c", PROBE, *targets.values()).splitlines()
     seen = dict(line.split(" ") for line in lines)
     return {name: seen[target] for name, target in targets.items()}
+
+
+@contextmanager
+def greeting(
+    client: docker.APIClient, image: str, network: Network, ready: Ready, port: int | None = None
+) -> Iterator[str]:
+    """The address of a container with a greeter on port 8080, which the host may publish."""
+    ports = None if port is None else {8080: port}
+    with container(client, image, network, bind=ready.path, ports=ports) as found:
+        made = client.exec_create(found["Id"], ["python3", "-c", GREETER, str(ready.path)])
+        client.exec_start(made["Id"], detach=True)
+        ready.wait()
+        yield interface(found)["addr_info"][0]["local"]
+
+
+def interface(found: dict[str, Any]) -> dict[str, Any]:
+    """The container's eth0, as `ip` describes it."""
+    key = found["NetworkSettings"]["SandboxKey"]
+    command = ["nsenter", f"--net={key}", "ip", "-json", "-details", "address", "show", "eth0"]
+    shown = subprocess.run(command, capture_output=True, check=True, timeout=PROGRAM_SECONDS)
+    (eth0,) = (each for each in json.loads(shown.stdout) if each)
+    described: dict[str, Any] = eth0
+    return described
 
 
 def gateway(client: docker.APIClient, network: str) -> str:
@@ -234,35 +324,35 @@ def flush(bridge: str) -> None:
     levels="high",
 )
 async def test_the_host_and_link_local_addresses_are_out_of_reach(
-    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
-    plain = f"paddock-test-{secrets.token_hex(4)}"
-    client.create_network(plain, driver="bridge")
-    try:
-        with greeter() as port, address_of_host(METADATA), machine_beyond(BEYOND, ready):
-            own = host_addresses(f"pdk{engine.instance}")
-            usual = [address for address in own if ":" not in address]
+    network = await open_network(engine, image, kind)
+    with (
+        plain_network(client) as plain,
+        greeter() as port,
+        address_of_host(METADATA),
+        machine_beyond(BEYOND, ready),
+    ):
+        own = host_addresses(f"pdk{engine.instance}")
+        usual = [address for address in own if ":" not in address]
 
-            def targets(bridge: str, *addresses: str) -> dict[str, str]:
-                return {
-                    "gateway": f"{gateway(client, bridge)}:{port}",
-                    "metadata": f"{METADATA}:{port}",
-                    "link-local": f"{BEYOND}:8080",
-                    **{address: f"{address}:{port}" for address in addresses},
-                }
+        def targets(bridge: Network, *addresses: str) -> dict[str, str]:
+            return {
+                "gateway": f"{gateway(client, bridge.name)}:{port}",
+                "metadata": f"{METADATA}:{port}",
+                "link-local": f"{BEYOND}:8080",
+                **{address: f"{address}:{port}" for address in addresses},
+            }
 
-            # Sandboxes have no IPv6 at all; the host reaches itself by it.
-            reached = probe(client, image, plain, targets(plain, *usual))
-            assert set(reached.values()) == {"open"}, "the test shows nothing"
-            for address in own:
-                if ":" in address and "%" not in address:
-                    with socket.create_connection((address, port), 10) as peer:
-                        assert peer.recv(5) == b"hello", "the test shows nothing"
-            reached = probe(client, image, network, targets(network, *own))
-            assert set(reached.values()) == {"closed"}, reached
-    finally:
-        client.remove_network(plain)
+        # Sandboxes have no IPv6 at all; the host reaches itself by it.
+        reached = probe(client, image, plain, targets(plain, *usual))
+        assert set(reached.values()) == {"open"}, "the test shows nothing"
+        for address in own:
+            if ":" in address and "%" not in address:
+                with socket.create_connection((address, port), 10) as peer:
+                    assert peer.recv(5) == b"hello", "the test shows nothing"
+        reached = probe(client, image, network, targets(network, *own))
+        assert set(reached.values()) == {"closed"}, reached
 
 
 @attempt(
@@ -271,27 +361,56 @@ async def test_the_host_and_link_local_addresses_are_out_of_reach(
     levels="high",
 )
 async def test_containers_do_not_reach_each_other(
-    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
-    plain = f"paddock-test-{secrets.token_hex(4)}"
-    client.create_network(plain, driver="bridge")
-    try:
+    network = await open_network(engine, image, kind)
+    with plain_network(client) as plain:
         for bridge, expected in ((plain, "open"), (network, "closed")):
-            command = ["python3", "-c", GREETER, str(ready.path)]
-            with container(client, image, bridge, *command, bind=ready.path) as found:
-                ready.wait()
-                address = found["NetworkSettings"]["Networks"][bridge]["IPAddress"]
+            with greeting(client, image, bridge, ready) as address:
                 seen = probe(client, image, bridge, {"neighbour": f"{address}:8080"})
                 assert seen == {"neighbour": expected}
-    finally:
-        client.remove_network(plain)
+
+
+@attempt(
+    "a container on another network of the engine, at its address and at its published port",
+    layer="packet filter",
+    levels="high",
+)
+async def test_containers_on_other_networks_are_out_of_reach(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
+) -> None:
+    network = await open_network(engine, image, kind)
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    with plain_network(client) as plain, greeting(client, image, plain, ready, port) as address:
+        targets = {"address": f"{address}:8080"}
+        for name in (plain.name, network.name):
+            targets[name] = f"{gateway(client, name)}:{port}"
+        assert probe(client, image, plain, targets)["address"] == "open", "the test shows nothing"
+        with socket.create_connection((gateway(client, plain.name), port), 10) as peer:
+            assert peer.recv(5) == b"hello", "the test shows nothing"
+        assert set(probe(client, image, network, targets).values()) == {"closed"}
+
+
+@attempt(
+    "from a container on another network of the engine, a sandbox",
+    layer="packet filter",
+    levels="high",
+)
+async def test_sandboxes_are_out_of_reach_of_other_networks(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
+) -> None:
+    network = await open_network(engine, image, kind)
+    with plain_network(client) as plain, greeting(client, image, network, ready) as address:
+        targets = {"sandbox": f"{address}:8080"}
+        assert probe(client, image, plain, targets) == {"sandbox": "closed"}
 
 
 async def test_it_is_made_once_and_removed_whole(
-    engine: DockerEngine, client: docker.APIClient, image: str
+    engine: DockerEngine, client: docker.APIClient, image: str, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
+    opened = await open_network(engine, image, kind)
+    network = opened.name
     bridge = f"pdk{engine.instance}"
     installed = rules(bridge)
     assert any("DOCKER-USER" in rule and "169.254.0.0/16" in rule for rule in installed)
@@ -300,7 +419,7 @@ async def test_it_is_made_once_and_removed_whole(
     assert (await again.ensure_open_network(image)).name == network
     assert rules(bridge) == installed
 
-    with container(client, image, network, "sleep", "600"):
+    with container(client, image, opened):
         await again.remove_open_network(image)
         assert rules(bridge) == installed
         assert client.inspect_network(network)["Name"] == network
@@ -349,7 +468,7 @@ async def test_without_rules_there_is_no_network(
     name = f"paddock-test-{secrets.token_hex(4)}:latest"
     repository = name.removesuffix(":latest")
     programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")
-    with container(client, image, "none", "rm", "-f", *programs) as broken:
+    with container(client, image, Network("none"), "rm", "-f", *programs) as broken:
         client.wait(broken["Id"], timeout=PROGRAM_SECONDS)
         client.commit(broken["Id"], repository=repository, tag="latest")
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
@@ -359,7 +478,7 @@ async def test_without_rules_there_is_no_network(
         with pytest.raises(EngineUnavailableError, match="images build"):
             await engine.ensure_open_network("paddock/there-is-none:latest")
         with (
-            container(client, image, "bridge", "sleep", "600") as found,
+            container(client, image, Network("bridge")) as found,
             pytest.raises(EngineUnavailableError, match="could not be taken"),
         ):
             await engine.close_names(found["Id"], name)

@@ -22,7 +22,7 @@ from docker.types import IPAMConfig, IPAMPool
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.file_handles import opened
-from orchestrator.host.node.network_link import Line, make_link, rejoin, try_link
+from orchestrator.host.node.network_link import Wire, make_link, rejoin, try_link
 
 # Marks the containers that have such a link; the engine does not know that they use its network.
 LABEL_LINK = "paddock.link"
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """The network on which links are made: its addresses, and how many of them links may have."""
+class LinkNetwork:
+    """The network that has links: its addresses, of which they have the upper half."""
 
     subnet: IPv4Network
     gateway: IPv4Address
@@ -70,22 +70,26 @@ class Ground:
         return IPv4Interface((half + number, self.subnet.prefixlen))
 
 
-def ground_of(network: dict[str, Any]) -> Ground | None:
-    """The ground of a network that the engine describes; None if it has no room for links."""
+def link_network(found: dict[str, Any]) -> LinkNetwork | None:
+    """The network that the engine describes so; None if it has no room for links."""
     try:
-        (found,) = network["IPAM"]["Config"]
-        subnet, gateway = IPv4Network(found["Subnet"]), IPv4Address(found["Gateway"])
-        ground = Ground(subnet, gateway, int(network["Options"].get(_MTU, _USUAL_MTU)))
+        (addresses,) = found["IPAM"]["Config"]
+        network = LinkNetwork(
+            IPv4Network(addresses["Subnet"]),
+            IPv4Address(addresses["Gateway"]),
+            int(found["Options"].get(_MTU, _USUAL_MTU)),
+        )
     except (KeyError, TypeError, ValueError):
         return None
-    return ground if ground.most > 0 and gateway in ground.engines else None
+    return network if network.most > 0 and network.gateway in network.engines else None
 
 
-def halved(network: dict[str, Any]) -> bool:
-    """Whether the engine keeps to its half of that network."""
-    ground = ground_of(network)
-    given = network["IPAM"]["Config"][0].get("IPRange") if ground else None
-    return ground is not None and given == str(ground.engines)
+def halved(found: dict[str, Any]) -> bool:
+    """Whether the engine keeps to its half of the network that it describes so."""
+    network = link_network(found)
+    if network is None:
+        return False
+    return bool(found["IPAM"]["Config"][0].get("IPRange") == str(network.engines))
 
 
 class Links:
@@ -96,40 +100,40 @@ class Links:
         self._lock = threading.Lock()
         self._next = 1
         # Where links are made; None: here, they can't be.
-        self.ground: Ground | None = None
+        self.network: LinkNetwork | None = None
 
-    def possible(self, network: dict[str, Any]) -> Ground | None:
-        """The ground of that network, on which a link was made and removed; None if none can be."""
-        ground = ground_of(network)
-        if ground is None:
+    def possible(self, found: dict[str, Any]) -> LinkNetwork | None:
+        """The network, as the engine describes it, if a link could be made on it; else None."""
+        network = link_network(found)
+        if network is None:
             return None
         try:
             # On another machine, or in a container, the engine's bridges are not this process's.
             if not os.path.samefile(_ENGINES, _OWN):
                 return None
-            try_link(self._line(ground, 0))
+            try_link(self._wire(network, 0))
         except OSError as error:
             _log.info("sandboxes' links are made by the engine: %s", error)
             return None
-        return ground
+        return network
 
     def serve(self, runtime: str | None) -> bool:
         """Whether sandboxes under that runtime of the engine get their link here."""
-        return self.ground is not None and runtime in RUNTIMES
+        return self.network is not None and runtime in RUNTIMES
 
     def connect(self, container: dict[str, Any]) -> None:
         """Links a running container without a network, as the engine describes it.
 
         Raises: EngineUnavailableError; the container must not be used then.
         """
-        ground = self.ground
-        if ground is None:
+        network = self.network
+        if network is None:
             raise EngineUnavailableError("the open network was removed meanwhile")
         try:
             # Opened once, so that all steps are about the same namespace.
             key = container["NetworkSettings"]["SandboxKey"]
             with opened(key, os.O_RDONLY | os.O_CLOEXEC) as namespace:
-                self._make(ground, namespace)
+                self._make(network, namespace)
         except OSError as error:
             raise EngineUnavailableError(
                 f"the sandbox could not be connected to the open network: {error}"
@@ -144,23 +148,23 @@ class Links:
                 except OSError as error:  # its sandbox may have ended
                     _log.warning("%s is without its network: %s", name, error)
 
-    def _make(self, ground: Ground, namespace: int) -> None:
+    def _make(self, network: LinkNetwork, namespace: int) -> None:
         """Raises: OSError, also if there is no free address."""
         used = {name for _, name in socket.if_nameindex()}
-        for _ in range(ground.most):
-            line = self._line(ground, self._number(ground))
-            if line.name not in used:
-                make_link(line, namespace)
+        for _ in range(network.most):
+            wire = self._wire(network, self._number(network))
+            if wire.name not in used:
+                make_link(wire, namespace)
                 return
         raise OSError("all its addresses are in use")
 
-    def _number(self, ground: Ground) -> int:
+    def _number(self, network: LinkNetwork) -> int:
         """Numbers in turn, so that a former address is not used again soon."""
         with self._lock:
-            number = self._next if self._next <= ground.most else 1
+            number = self._next if self._next <= network.most else 1
             self._next = number + 1
             return number
 
-    def _line(self, ground: Ground, number: int) -> Line:
+    def _wire(self, network: LinkNetwork, number: int) -> Wire:
         name = f"{self._bridge}{number:04x}"
-        return Line(self._bridge, name, ground.address(number), ground.gateway, ground.mtu)
+        return Wire(self._bridge, name, network.address(number), network.gateway, network.mtu)

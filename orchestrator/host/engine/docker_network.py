@@ -103,8 +103,9 @@ _log = logging.getLogger(__name__)
 class Bridge:
     """This instance's bridge. Its methods block and may be called from any thread."""
 
-    # What `ensure` waits for: the rules, the bridge, the rules again, the name servers.
-    STEPS = 4
+    # What `ensure` waits for: the rules, the bridge, the bridge with room for links of ours, the
+    # rules again, the name servers.
+    STEPS = 5
 
     def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
         """`resolvers` are the operator's; without them, those of the engine's host are used."""
@@ -173,20 +174,30 @@ class Bridge:
         try:
             found, new = client.inspect_network(self.name), False
         except NotFound:
+            # With its earlier addresses, if it was removed while sandboxes have some.
             found, new = self._made(client, self._pool), True
         if found.get("Driver") != "bridge" or not self._options.items() <= found["Options"].items():
             raise EngineUnavailableError(
                 f"the network {self.name} has the wrong options: remove it"
             )
-        ground = self.links.possible(found)
-        if ground is not None and not halved(found):
-            if found.get("Containers"):
-                ground = None  # those of an earlier version, which end some time
-            elif self._remove_bridge(client):
-                found, new = self._made(client, ground.pool), True
-        self.links.ground = ground
-        self._pool = None if ground is None else ground.pool
-        return new
+        return self._leave_room(client, found) or new
+
+    def _leave_room(self, client: docker.APIClient, found: dict[str, Any]) -> bool:
+        """Leaves addresses to links of ours, if they can be made; whether the bridge is new then.
+
+        The engine chooses the addresses. So the network is made a second time with these, of which
+        the engine gives away one half only. While containers of an earlier version use the network,
+        it stays, and the engine makes the links.
+        """
+        network, anew = self.links.possible(found), False
+        if network is not None and not halved(found) and not found.get("Containers"):
+            anew = self._remove_bridge(client)
+            if anew:
+                found = self._made(client, network.pool)
+        self.links.network = network if halved(found) else None
+        if self.links.network is not None:
+            self._pool = self.links.network.pool
+        return anew
 
     @property
     def _options(self) -> dict[str, str]:
@@ -223,7 +234,7 @@ class Bridge:
             if error.status_code == 403:  # it has active endpoints
                 return False
             raise
-        self.links.ground = None
+        self.links.network = None
         return True
 
     def _linked(self, client: docker.APIClient) -> bool:

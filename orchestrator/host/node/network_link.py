@@ -23,7 +23,7 @@ _OWN = "/proc/thread-self/ns/net"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Wire:
     """What a link connects: a port of the `bridge` named `name`, and the address inside."""
 
     bridge: str
@@ -33,7 +33,7 @@ class Line:
     mtu: int  # bytes
 
 
-def make_link(line: Line, namespace: int) -> None:
+def make_link(wire: Wire, namespace: int) -> None:
     """Makes the link to the namespace of that descriptor, which must not have one.
 
     Raises: FileExistsError if there is an interface with the port's name; OSError, also if the
@@ -42,13 +42,13 @@ def make_link(line: Line, namespace: int) -> None:
     if os.path.samestat(os.fstat(namespace), os.stat(_OWN)):
         raise OSError("the namespace is the host's own")
     index = netlink.make_pair(
-        line.name, line.mtu, socket.if_nametoindex(line.bridge), INSIDE, namespace
+        wire.name, wire.mtu, socket.if_nametoindex(wire.bridge), INSIDE, namespace
     )
     try:
-        _check_sources(line.bridge)
-        _take_ipv6(line.name)
+        _check_sources(wire.bridge)
+        _take_ipv6(wire.name)
         netlink.raise_port(index)
-        _in_thread(lambda: _configure(line, namespace))
+        _in_thread(lambda: _configure(wire, namespace))
     except BaseException:
         with suppress(OSError):  # gone with the namespace
             netlink.remove_link(index)
@@ -61,7 +61,7 @@ def rejoin(index: int, bridge: str) -> None:
     netlink.raise_port(index)
 
 
-def try_link(line: Line) -> None:
+def try_link(wire: Wire) -> None:
     """Makes such a link to a namespace of its own, and removes both. Raises: OSError."""
 
     def enter() -> None:
@@ -71,21 +71,21 @@ def try_link(line: Line) -> None:
     held: list[int] = []
     try:
         _in_thread(enter)
-        make_link(line, held[0])
-        netlink.remove_link(socket.if_nametoindex(line.name))
+        make_link(wire, held[0])
+        netlink.remove_link(socket.if_nametoindex(wire.name))
     finally:
         for descriptor in held:
             os.close(descriptor)
 
 
-def _configure(line: Line, namespace: int) -> None:
+def _configure(wire: Wire, namespace: int) -> None:
     """Runs in a thread of its own, which stays in the namespace."""
     _libc("setns", namespace, _NEW_NETWORK)
     _take_ipv6(INSIDE)
     index = socket.if_nametoindex(INSIDE)
-    netlink.add_address(index, line.address)
+    netlink.add_address(index, wire.address)
     netlink.raise_link(index)
-    netlink.add_default_route(index, line.gateway)
+    netlink.add_default_route(index, wire.gateway)
 
 
 def _check_sources(bridge: str) -> None:

@@ -3,19 +3,13 @@
 Every test of isolation is about both kinds of links: ours and the engine's.
 """
 
-import json
 import os
-import re
 import secrets
-import select
 import socket
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
@@ -23,38 +17,27 @@ from docker.errors import APIError, NotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine import docker_links, docker_namespaces
-from orchestrator.host.engine.base import LABEL_INSTANCE
 from orchestrator.host.engine.docker import DockerEngine
-from orchestrator.host.engine.docker_links import LABEL_LINK, Links
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
+from tests.support.open_networks import (
+    Network,
+    Ready,
+    address_of_host,
+    container,
+    gateway,
+    greeter,
+    greeting,
+    host_addresses,
+    machine_beyond,
+    open_network,
+    plain_network,
+    probe,
+)
 
 METADATA = "169.254.169.254"
 # A link-local address of another machine: packets to it are forwarded, as in a cloud.
 BEYOND = "169.254.77.1"
-
-# Prints the result of each connection: `open` only if a server greeted.
-PROBE = """
-import socket, sys
-for target in sys.argv[1:]:
-    host, port = target.rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=2) as peer:
-            print(target, "open" if peer.recv(5) == b"hello" else "silent")
-    except OSError:
-        print(target, "closed")
-"""
-# Writes to the given file when it listens.
-GREETER = """
-import socket, sys
-server = socket.create_server(("0.0.0.0", 8080))
-with open(sys.argv[1], "w") as ready:
-    ready.write("listening")
-while True:
-    peer, _ = server.accept()
-    peer.sendall(b"hello")
-    peer.close()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -87,217 +70,11 @@ async def engine(image: str, kind: str) -> AsyncIterator[DockerEngine]:
     await engine.close()
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network of the engine, and who links containers to it: None is the engine."""
-
-    name: str
-    links: Links | None = None
-    instance: str = ""
-
-
-async def open_network(engine: DockerEngine, image: str, kind: str) -> Network:
-    """The engine's open network, with links of that kind."""
-    name = (await engine.ensure_open_network(image)).name
-    links = engine._network.links
-    assert links.serve("runc") is (kind == "own")
-    return Network(name, links if kind == "own" else None, engine.instance)
-
-
-@contextmanager
-def plain_network(client: docker.APIClient) -> Iterator[Network]:
-    """A network that nobody restricts."""
-    name = f"paddock-test-{secrets.token_hex(4)}"
-    client.create_network(name, driver="bridge")
-    try:
-        yield Network(name)
-    finally:
-        client.remove_network(name)
-
-
-class Ready:
-    """A pipe through which a server reports that it listens."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "ready"
-        os.mkfifo(self.path)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
-
-    def wait(self) -> None:
-        assert select.select([self._fd], [], [], 60)[0], "the server does not start"
-        assert os.read(self._fd, 64) == b"listening"
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
 @pytest.fixture
 def ready(tmp_path: Path) -> Iterator[Ready]:
     ready = Ready(tmp_path)
     yield ready
     ready.close()
-
-
-@contextmanager
-def greeter() -> Iterator[int]:
-    """A server on every address of the host, of IPv6 too; its port."""
-    server = (
-        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-        if socket.has_dualstack_ipv6()
-        else socket.create_server(("0.0.0.0", 0))
-    )
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = server.accept()
-                with peer, suppress(OSError):
-                    peer.sendall(b"hello")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield server.getsockname()[1]
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join()
-
-
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=PROGRAM_SECONDS)
-
-
-@contextmanager
-def address_of_host(address: str) -> Iterator[None]:
-    ip("address", "add", f"{address}/32", "dev", "lo")
-    try:
-        yield
-    finally:
-        ip("address", "del", f"{address}/32", "dev", "lo")
-
-
-@contextmanager
-def machine_beyond(address: str, ready: Ready) -> Iterator[None]:
-    """A greeter on port 8080 in its own network namespace, one hop from the host."""
-    name = f"pdkt{secrets.token_hex(3)}"
-    with ExitStack() as stack:
-        ip("netns", "add", name)
-        stack.callback(ip, "netns", "del", name)
-        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-        ip("address", "add", "169.254.77.2/30", "dev", name)
-        ip("link", "set", name, "up")
-        ip("-n", name, "address", "add", f"{address}/30", "dev", "eth0")
-        ip("-n", name, "link", "set", "eth0", "up")
-        ip("-n", name, "route", "add", "default", "via", "169.254.77.2")
-        command = ["ip", "netns", "exec", name, "python3", "-c", GREETER, str(ready.path)]
-        greeter = stack.enter_context(subprocess.Popen(command))
-        stack.callback(greeter.kill)
-        ready.wait()
-        yield
-
-
-@contextmanager
-def container(
-    client: docker.APIClient,
-    image: str,
-    network: Network,
-    *argv: str,
-    bind: Path | None = None,
-    ports: dict[int, int] | None = None,
-    capabilities: tuple[str, ...] = (),
-) -> Iterator[dict[str, Any]]:
-    """A running container on that network, as the engine describes it; `sleep` without words."""
-    links = network.links
-    labels = {LABEL_INSTANCE: network.instance, LABEL_LINK: "own"} if links else {}
-    made = client.create_container(
-        image,
-        entrypoint=list(argv or ("sleep", "600")),
-        labels=labels,
-        ports=list(ports or {}),
-        host_config=client.create_host_config(
-            network_mode="none" if links else network.name,
-            cap_drop=["ALL"],
-            cap_add=list(capabilities),
-            binds=[f"{bind}:{bind}"] if bind else [],
-            port_bindings=ports,
-        ),
-    )
-    try:
-        client.start(made["Id"])
-        found = client.inspect_container(made["Id"])
-        if links:
-            links.connect(found)
-        yield found
-    finally:
-        client.remove_container(made["Id"], force=True)
-
-
-def executed(client: docker.APIClient, found: dict[str, Any], *argv: str) -> str:
-    """The output of a program in the container."""
-    made = client.exec_create(found["Id"], list(argv))
-    said: bytes = client.exec_start(made["Id"])
-    return said.decode()
-
-
-def probe(
-    client: docker.APIClient, image: str, network: Network, targets: dict[str, str]
-) -> dict[str, str]:
-    """The result of a connection from that network to each named target `host:port`."""
-    with container(client, image, network) as found:
-        lines = executed(client, found, "python3", "-c", PROBE, *targets.values()).splitlines()
-    seen = dict(line.split(" ") for line in lines)
-    return {name: seen[target] for name, target in targets.items()}
-
-
-@contextmanager
-def greeting(
-    client: docker.APIClient, image: str, network: Network, ready: Ready, port: int | None = None
-) -> Iterator[str]:
-    """The address of a container with a greeter on port 8080, which the host may publish."""
-    ports = None if port is None else {8080: port}
-    with container(client, image, network, bind=ready.path, ports=ports) as found:
-        made = client.exec_create(found["Id"], ["python3", "-c", GREETER, str(ready.path)])
-        client.exec_start(made["Id"], detach=True)
-        ready.wait()
-        yield interface(found)["addr_info"][0]["local"]
-
-
-def interface(found: dict[str, Any]) -> dict[str, Any]:
-    """The container's eth0, as `ip` describes it."""
-    key = found["NetworkSettings"]["SandboxKey"]
-    command = ["nsenter", f"--net={key}", "ip", "-json", "-details", "address", "show", "eth0"]
-    shown = subprocess.run(command, capture_output=True, check=True, timeout=PROGRAM_SECONDS)
-    (eth0,) = (each for each in json.loads(shown.stdout) if each)
-    described: dict[str, Any] = eth0
-    return described
-
-
-def gateway(client: docker.APIClient, network: str) -> str:
-    address: str = client.inspect_network(network)["IPAM"]["Config"][0]["Gateway"]
-    return address
-
-
-def host_addresses(bridge: str) -> list[str]:
-    """The host's addresses on its own links, docker's usual bridge and this one.
-
-    Bridges and links of other tests come and go.
-    """
-    listing = ["ip", "-json", "address", "show"]
-    links = json.loads(
-        subprocess.run(listing, capture_output=True, check=True, timeout=PROGRAM_SECONDS).stdout
-    )
-    passing = re.compile(r"br-|pdk|veth|lo$")
-    found = []
-    for link in links:
-        name = link["ifname"]
-        if name == bridge or (link["operstate"] != "DOWN" and not passing.match(name)):
-            entries = [entry for entry in link.get("addr_info", []) if entry]
-            # From a sandbox, the link of a link-local address is its own.
-            found += [
-                entry["local"] + ("%eth0" if entry["scope"] == "link" else "") for entry in entries
-            ]
-    return found
 
 
 def rules(bridge: str) -> list[str]:

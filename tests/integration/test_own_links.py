@@ -135,6 +135,8 @@ async def test_a_sandbox_has_an_isolated_port_and_only_ipv4(
     box = await Box.create(plane, "high")
     facts = client.inspect_container(box.container_id)
     assert facts["HostConfig"]["NetworkMode"] == "none"
+    assert box.session.sandbox is not None
+    assert box.session.sandbox.own_link is True
     bridge = bridge_of(plane)
     (port,) = ports(bridge)
     brport = Path(f"/sys/class/net/{port}/brport/isolated")

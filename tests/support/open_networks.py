@@ -17,9 +17,9 @@ from typing import Any
 
 import docker
 
-from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.engine.base import LABEL_INSTANCE, LABEL_LINK
 from orchestrator.host.engine.docker import DockerEngine
-from orchestrator.host.engine.docker_links import LABEL_LINK, Links
+from orchestrator.host.engine.docker_links import Links
 from tests.support.limits import PROGRAM_SECONDS
 
 # Prints the result of each connection: `open` only if a server greeted.

@@ -11,9 +11,8 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.engine import docker_containers, docker_kernel, docker_records
-from orchestrator.host.engine.base import SandboxSpec, missing_image
+from orchestrator.host.engine.base import LABEL_LINK, SandboxSpec, missing_image
 from orchestrator.host.engine.docker_calls import EngineCalls
-from orchestrator.host.engine.docker_links import LABEL_LINK
 from orchestrator.host.engine.docker_network import Bridge
 from orchestrator.host.engine.docker_spec import (
     container_config,

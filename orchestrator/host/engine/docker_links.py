@@ -24,8 +24,6 @@ from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.file_handles import opened
 from orchestrator.host.node.network_link import Wire, make_link, rejoin, try_link
 
-# Marks the containers that have such a link; the engine does not know that they use its network.
-LABEL_LINK = "paddock.link"
 # Runtimes whose containers have the interfaces that appear in their namespace later. Others, such
 # as gVisor's, take those that are there at the start.
 RUNTIMES = frozenset({"runc", "crun", "io.containerd.runc.v2"})

@@ -14,9 +14,9 @@ from docker.errors import APIError, NotFound
 from docker.types import IPAMConfig
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.engine.base import LABEL_INSTANCE, LABEL_LINK
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
-from orchestrator.host.engine.docker_links import LABEL_LINK, Links, halved
+from orchestrator.host.engine.docker_links import Links, halved
 from orchestrator.host.engine.docker_resolvers import host_resolvers
 
 # Rules are trusted for this long after a check, because the firewall may be flushed.

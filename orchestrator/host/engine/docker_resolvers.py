@@ -7,8 +7,8 @@ operator, and can't reach the engine's.
 
 import docker
 
+from orchestrator.host.engine.base import LABEL_LINK
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
-from orchestrator.host.engine.docker_links import LABEL_LINK
 from orchestrator.host.engine.docker_namespaces import ran_inside
 from orchestrator.settings.resolvers import usable
 

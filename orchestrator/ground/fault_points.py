@@ -21,9 +21,11 @@ class FaultPoint(StrEnum):
     CREATE_SLOT_TAKEN = "create.slot_taken"
     CREATE_SHOWN = "create.shown"
     CREATE_CONTAINER_MADE = "create.container_made"
-    CREATE_CONTAINER_STARTED = "create.container_started"  # but not linked to its network
     CREATE_PART_OPENED = "create.part_opened"  # any part of the sandbox
     CREATE_ACKNOWLEDGED = "create.acknowledged"
+
+    LINK_STARTED = "link.started"  # the container runs, without its network
+    LINK_MADE = "link.made"
 
     SPAWN_RECORDED = "spawn.recorded"  # there is no child yet
     SPAWN_JOINED = "spawn.joined"  # the child is acknowledged, but its client does not know it

@@ -56,8 +56,9 @@ class Creations:
             refuse_dropped_limits(made.get("Warnings"))
             client.start(container_id)
             if linked:
-                FaultPoint.CREATE_CONTAINER_STARTED.reached()
+                FaultPoint.LINK_STARTED.reached()
                 self._network.links.connect(client.inspect_container(container_id))
+                FaultPoint.LINK_MADE.reached()
         except BaseException:
             if spec.network:  # it may be gone
                 self._network.distrust()

@@ -16,6 +16,7 @@ from tests.support.leaks import (
     engine_client,
     instance,
     left_behind,
+    links,
     made_ahead,
     networks,
     workspaces_left,
@@ -223,6 +224,9 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
         yield f"{len(kept['loop devices'])} loop devices of {len(slots)} slots"
     if networks(state_dir) and not any(_has_network(item) for item in live):
         yield "the open network has no session"
+    ported = sum(1 for item in live if _has_network(item))
+    if len(ports := links(state_dir, ported)) > ported:
+        yield f"{ports} for {ported} sessions with the open network"
     yield from _processes(uids, _first_pids(state_dir))
     yield from _drafts(state_dir)
 

@@ -10,7 +10,7 @@ from orchestrator.ground.errors import ConflictError, PaddockError, SandboxUnava
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import Container, ContainerState, Engine
+from orchestrator.host.engine.base import LABEL_LINK, Container, ContainerState, Engine
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.node.base import Node
@@ -127,6 +127,7 @@ class HelloPart(Part):
             return
         plan.container_limits = container.limits
         plan.runtime = container.runtime
+        plan.own_link = None if plan.network is None else LABEL_LINK in container.labels
         if container.pid is None:
             return
         try:

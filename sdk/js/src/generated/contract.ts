@@ -1365,6 +1365,8 @@ export type InspectedSession = {
   /** The latest 10, newest first. */
   denials: readonly Denial[];
   telemetry: Telemetry;
+  /** Whether its link to the open network was made by the control plane, not by the engine; null without that network, or if the engine did not say. */
+  own_link?: boolean | null | undefined;
   /** The engine's runtime of its sandbox; null without one, or if the engine did not say. */
   runtime?: string | null | undefined;
   /** By what means its sandbox enforces its level; null without a sandbox. */

@@ -55,7 +55,7 @@ def grown(start: Footprint, end: Footprint) -> list[str]:
 
 
 def _disk(state_dir: Path, *, record: bool) -> int:
-    """Bytes allocated in the state directory: of the record and its search index, or of everything else."""
+    """Bytes allocated in the state directory: of the record with its index, or of all else."""
     total = 0
     for directory, names, files in os.walk(state_dir):
         names[:] = [name for name in names if not os.path.ismount(os.path.join(directory, name))]

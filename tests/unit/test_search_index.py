@@ -40,6 +40,7 @@ async def test_it_has_no_text_of_events(database: Database, ledger: Ledger, tmp_
         assert event["args"] == {"path": "a-private-text"}
         files = list(tmp_path.glob("search.db*"))
         assert files
+        assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
         assert not any(b"a-private-text" in file.read_bytes() for file in files)
 
 

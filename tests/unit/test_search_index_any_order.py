@@ -148,6 +148,11 @@ STEPS = st.lists(
 )
 
 
+def _removes(connection: sqlite3.Connection) -> bool:
+    """Whether entries of archived chains are still being removed."""
+    return connection.execute("SELECT 1 FROM archived").fetchone() is not None
+
+
 async def _play(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory))
@@ -163,6 +168,8 @@ async def _play(steps: list[tuple[Any, ...]]) -> None:
             await world.index.reach()
             await world.restart()
             await world.index.reach()
+            while await world.index.browse(_removes):
+                pass
             ids = "SELECT id FROM events ORDER BY id"
             rows = await world.database.read(lambda conn: conn.execute(ids).fetchall())
             assert entries(world.directory) == rows

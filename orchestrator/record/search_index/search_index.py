@@ -172,11 +172,16 @@ class SearchIndex:
         more = True
         while more:
             with self._rounds.round():
-                fed = await in_time(self._run(self._connection.feed), _CALL_SECONDS)
-            self._position, more = fed.position, fed.more
-            self._end = max(self._end, fed.end)
-            self._stepped.set()
-            self._stepped = asyncio.Event()
+                more = await self._feed()
+
+    async def _feed(self) -> bool:
+        """Feeds a portion; returns whether there is more. Raises: StoreError."""
+        fed = await in_time(self._run(self._connection.feed), _CALL_SECONDS)
+        self._position = fed.position
+        self._end = max(self._end, fed.end)
+        self._stepped.set()
+        self._stepped = asyncio.Event()
+        return fed.more
 
     async def _made_again(self, error: StoreError) -> bool:
         """Whether the error means that the file is damaged; then a new one is begun."""

@@ -19,10 +19,12 @@ from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX
 from tests.support.attempts import attempt
 from tests.support.box import Box
 from tests.support.open_networks import (
+    PROBE,
     Network,
     Ready,
     container,
     executed,
+    greeting,
     interface,
     machine_beyond,
     plain_network,
@@ -206,6 +208,32 @@ async def test_the_engines_network_is_for_links_in_its_upper_half(
         addresses = [interface(each)["addr_info"][0]["local"] for each in (one, other)]
         lower = ours.links.network.engines
         assert [IPv4Address(each) in lower for each in addresses] == [False, True]
+
+
+@attempt(
+    "another sandbox, where one of both has its link from the engine; and its presence, by ARP",
+    layer="isolated ports of the bridge",
+    levels="high",
+)
+async def test_neighbours_are_kept_apart_whoever_links_them(
+    plane: ControlPlane, client: docker.APIClient, sandbox_image: str, ready: Ready
+) -> None:
+    ours = await network(plane, sandbox_image)
+    engines = Network(ours.name)
+    with plain_network(client) as plain:
+        for here, there in ((plain, plain), (ours, engines), (engines, ours), (ours, ours)):
+            with (
+                greeting(client, sandbox_image, there, ready) as address,
+                container(client, sandbox_image, here) as found,
+            ):
+                said = executed(client, found, "python3", "-c", PROBE, f"{address}:8080")
+                assert said.split()[1] == ("open" if here is plain else "closed")
+                arp = executed(client, found, "cat", "/proc/net/arp")
+                (flags,) = [line.split()[2] for line in arp.splitlines() if address in line.split()]
+                if here is plain:
+                    assert flags == "0x2", "the test shows nothing"
+                if here is there is ours:
+                    assert flags == "0x0", "its presence is seen"
 
 
 async def test_addresses_in_use_are_not_given_again(

@@ -23,6 +23,7 @@ from sandbox_agent.decide.frames import FrameError, failure, request, result
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION, RUN_DIR, SOCKET_NAME, Message
 from sandbox_agent.enforce import kernel, privileges, profile, syscalls
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.run.session_secrets import SessionSecrets
@@ -56,6 +57,8 @@ class Agent:
         self._configuring = False
         # The commands that `prepare` has announced, and what they need.
         self._announced: tuple[list[str], Libraries] | None = None
+        # The first guard of the coming session, if `prepare` has come.
+        self._waiting = WaitingGuard(self._loop)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
             "prepare": self._prepare,
@@ -71,9 +74,10 @@ class Agent:
         return self._exit_code
 
     def _prepare(self, params: Message, reply: Reply) -> None:
-        """Finds in advance what the commands of the coming session need."""
+        """Finds in advance what the commands of the coming session need, and forks their guard."""
         commands = given.texts(params, "commands")
         self._announced = commands, profile.programs_of(commands)
+        self._waiting.fork()
         reply({})
 
     def _configure(self, params: Message, reply: Reply) -> None:
@@ -87,7 +91,8 @@ class Agent:
             if commands != configuration.commands:
                 programs = None
             session = Session(
-                *(self._loop, configuration, self._kernel, self._events, self.secrets, programs)
+                *(self._loop, configuration, self._kernel, self._events, self.secrets),
+                *(programs, self._waiting),
             )
             mount_flags.check(configuration.mounts)
             session.guards.confine()

@@ -9,6 +9,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.enforce import profile
+from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
@@ -32,11 +33,17 @@ class Configuring:
         self._secrets = secrets
         # The commands that `prepare` has announced, and what they need.
         self._announced: tuple[list[str], Libraries] | None = None
+        # The first guard of the coming session, if `prepare` has come.
+        self._waiting = WaitingGuard(loop)
 
     def prepare(self, params: Message) -> None:
-        """Finds in advance what the commands of the coming session need. Raises: AgentError."""
+        """Finds in advance what the commands of the coming session need, and forks their guard.
+
+        Raises: AgentError.
+        """
         commands = given.texts(params, "commands")
         self._announced = commands, profile.programs_of(commands)
+        self._waiting.fork()
 
     def configure(self, params: Message) -> Session:
         """The session, whose commands can be confined. Raises: RefusedError."""
@@ -46,7 +53,8 @@ class Configuring:
             if commands != configuration.commands:
                 programs = None
             session = Session(
-                *(self._loop, configuration, self._kernel, self._events, self._secrets, programs)
+                *(self._loop, configuration, self._kernel, self._events, self._secrets),
+                *(programs, self._waiting),
             )
             mount_flags.check(configuration.mounts)
             session.guards.confine()

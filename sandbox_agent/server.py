@@ -76,7 +76,7 @@ class Agent:
         }
 
     def _prepare(self, configuring: "Configuring", params: Message, reply: Reply) -> None:
-        """Finds in advance what the commands of the coming session need."""
+        """Finds in advance what the commands of the coming session need, and forks their guard."""
         configuring.prepare(params)
         reply({})
 

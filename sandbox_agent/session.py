@@ -8,6 +8,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide import digest
 from sandbox_agent.decide.protocol import Configuration, Message
+from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
@@ -35,8 +36,11 @@ class Session:
         events: EventBuffer,
         secrets: SessionSecrets,
         programs: Libraries | None = None,
+        waiting: WaitingGuard | None = None,
     ) -> None:
         """`programs` is what the level's commands need, if it is known.
+
+        `waiting` may have a guard that was forked ahead.
 
         Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
         way out.
@@ -45,7 +49,7 @@ class Session:
         self._forwarder = (
             Forwarder(loop, kernel, configuration.uid) if configuration.egress else None
         )
-        self.guards = Guards(loop, configuration, kernel, events, programs)
+        self.guards = Guards(loop, configuration, kernel, events, programs, waiting)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(
@@ -91,7 +95,7 @@ class Session:
         self._transfers.recover(done)
 
     def prepare(self) -> None:
-        """Opens the way out, if there is one, and starts the first guard in advance."""
+        """Opens the way out, if there is one, and has the first guard there in advance."""
         if self._forwarder is not None:
             self._forwarder.start()
         self.guards.prepare()

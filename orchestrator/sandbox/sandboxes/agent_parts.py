@@ -143,15 +143,17 @@ class HelloPart(Part):
 
 
 class PreparePart(Part):
-    """Makes the agent find out what its level needs of the image, before it has a session."""
+    """Makes the agent do what it can do before it has a session.
+
+    It finds out what its level needs of the image, and forks the first guard.
+    """
 
     name = "preparation"
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError."""
-        commands = plan.level.commands
-        if commands is not None and plan.level.confinement.paths:
-            await plan.link.request("prepare", {"commands": sorted(commands)})
+        listed = plan.level.commands if plan.level.confinement.paths else None
+        await plan.link.request("prepare", {"commands": sorted(listed or ())})
 
 
 class AgentPart(Part):

@@ -47,13 +47,14 @@ _ADVANCE = """
 """
 _ARCHIVE = """
     INSERT OR IGNORE INTO archived
-    SELECT chains.number, sessions.number, fresh.id FROM fresh
+    SELECT chains.number, sessions.number, fresh.id, 0 FROM fresh
     JOIN words AS chains ON chains.kind = 'chain' AND chains.word = archived_chain
     JOIN words AS sessions ON sessions.kind = 'session' AND sessions.word = archived_session
 """
 _GONE = f"""
     SELECT id, {", ".join(WORDS)} FROM entries INDEXED BY by_session
-    WHERE session = :session AND chain = :chain AND id < :before LIMIT :most
+    WHERE session = :session AND chain = :chain AND id > :done AND id < :before
+    ORDER BY id LIMIT :most
 """  # noqa: S608 - ours
 
 
@@ -89,12 +90,11 @@ def _enter_next(connection: sqlite3.Connection) -> int:
 
 def _remove_archived(connection: sqlite3.Connection) -> bool:
     """Removes a portion of an archived chain's entries; returns whether there was such a chain."""
-    found = connection.execute("SELECT session, chain, before FROM archived LIMIT 1").fetchone()
+    found = connection.execute("SELECT session, chain, before, done FROM archived").fetchone()
     if found is None:
         return False
-    session, chain, before = found
-    values = {"session": session, "chain": chain, "before": before, "most": PORTION}
-    gone = connection.execute(_GONE, values).fetchall()
+    values = dict(zip(("session", "chain", "before", "done"), found, strict=True))
+    gone = connection.execute(_GONE, values | {"most": PORTION}).fetchall()
     connection.executemany("DELETE FROM entries WHERE id = ?", [row[:1] for row in gone])
     counts = Counter(number for row in gone for number in row[1:] if number is not None)
     connection.executemany(
@@ -105,5 +105,8 @@ def _remove_archived(connection: sqlite3.Connection) -> bool:
         "DELETE FROM words WHERE number = ? AND entries = 0", [(number,) for number in counts]
     )
     if len(gone) < PORTION:
-        connection.execute("DELETE FROM archived WHERE chain = ?", (chain,))
+        connection.execute("DELETE FROM archived WHERE chain = :chain", values)
+    else:
+        values["done"] = gone[-1][0]
+        connection.execute("UPDATE archived SET done = :done WHERE chain = :chain", values)
     return True

@@ -40,11 +40,13 @@ CREATE TABLE entries (id INTEGER PRIMARY KEY, {_NUMBERS});
 {_INDEXES}
 -- The times of the events {SPAN} * number and the following.
 CREATE TABLE spans (number INTEGER PRIMARY KEY, earliest TEXT NOT NULL, latest TEXT NOT NULL);
--- Chains whose entries before an event are being removed: it records that they are archived.
+-- Chains whose entries before an event are being removed: it records that they are archived. All
+-- entries up to `done` have been looked at.
 CREATE TABLE archived (
     chain   INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
-    before  INTEGER NOT NULL
+    before  INTEGER NOT NULL,
+    done    INTEGER NOT NULL
 );
 """  # noqa: S608 - ours
 # Another schema has another number.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide import digest
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
@@ -18,6 +19,9 @@ from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.run.executor import Executor
 from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Work
+
+# So long after its configuration, a session's first command has come.
+_CALM_SECONDS = 1.0
 
 
 class Session:
@@ -37,6 +41,7 @@ class Session:
         Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
         way out.
         """
+        self._loop = loop
         self._forwarder = (
             Forwarder(loop, kernel, configuration.uid) if configuration.egress else None
         )
@@ -90,6 +95,7 @@ class Session:
         if self._forwarder is not None:
             self._forwarder.start()
         self.guards.prepare()
+        self._loop.after(_CALM_SECONDS, digest.load)
 
     @property
     def running(self) -> list[str]:

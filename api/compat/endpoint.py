@@ -19,6 +19,7 @@ from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, RateLimitedError
+from orchestrator.ground.log_context import ASKED_AS, known_fields, logging_about
 from orchestrator.ground.round_robin import asking
 from orchestrator.rules.access.keys import Principal
 
@@ -35,10 +36,12 @@ def make_endpoint(
     """The route as a request handler; every failure is answered in the protocol's own form."""
 
     rates, unread, connections = bounds
+    name = f"{protocol.name} {route.method} {route.path}"
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         try:
-            return await served(request)
+            with logging_about({**known_fields(), ASKED_AS: name}):
+                return await served(request)
         except asyncio.CancelledError:
             raise
         except Exception as error:

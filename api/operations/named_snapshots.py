@@ -15,6 +15,7 @@ from paddock.contract.snapshots import (
     NamedSnapshot,
     NamedSnapshots,
     SnapshotBody,
+    SnapshotChangeBody,
     SnapshotKeyQuery,
     SnapshotListQuery,
 )
@@ -95,6 +96,30 @@ async def show_snapshot(
     """The snapshot with that name or id; while it is taken, how far that is."""
     shown = await named_snapshots.show(_owner(context, query, name), name)
     return view(shown, settings.snapshot_retention)
+
+
+@operation(
+    "PATCH",
+    _SNAPSHOT,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Change the texts of a named snapshot",
+    answers="The snapshot.",
+    errors=("not_found", "conflict"),
+    examples={"tested": {"metadata": {"tested": "yes", "commit": None}}},
+)
+async def change_snapshot(
+    context: Context,
+    named_snapshots: NamedSnapshotsService,
+    settings: Settings,
+    name: str,
+    query: SnapshotKeyQuery,
+    body: SnapshotChangeBody,
+) -> NamedSnapshot:
+    """Sets or removes texts of the snapshot with that name or id; its files stay as they are."""
+    owner = _owner(context, query, name)
+    changing = named_snapshots.change(context.principal, owner, name, body.metadata)
+    return view(await context.work.complete(changing), settings.snapshot_retention)
 
 
 @operation(

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 Cut = Callable[[str], str]
 
+# The field that names a request of a foreign protocol, in log lines and in events.
+ASKED_AS = "asked_as"
+
 
 class _Known(NamedTuple):
     """The fields of log lines, and the functions that remove secrets from a text."""
@@ -56,6 +59,12 @@ def known_fields() -> Mapping[str, object]:
     """The fields of log lines in this context."""
     known = _KNOWN.get(None)
     return {} if known is None else known.fields
+
+
+def asked_as() -> str | None:
+    """The name that this context's request has in a foreign protocol; None for other work."""
+    name = known_fields().get(ASKED_AS)
+    return None if name is None else str(name)
 
 
 def cut_known(text: str) -> str:

@@ -66,6 +66,8 @@ class Sandbox:
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
+    # Whether its control group is frozen, of which its engine does not know.
+    frozen_here: bool = False
     # Copies of its workspace that what runs in it waits for.
     freezes: Freezes = field(default_factory=Freezes)
 

@@ -41,6 +41,18 @@ class NamedSnapshots(Face[F]):
         return read(NamedSnapshot, await self._api.json("GET", _at(name), params=given(key=key)))
 
     @method
+    async def change(
+        self, name: str, metadata: Mapping[str, str | None], *, key: str | None = None
+    ) -> NamedSnapshot:
+        """Sets texts of a snapshot by their names, or removes those that are None; others stay.
+
+        Raises: NotFoundError; ConflictError while it is taken.
+        """
+        body = {"metadata": dict(metadata)}
+        changed = await self._api.json("PATCH", _at(name), body=body, params=given(key=key))
+        return read(NamedSnapshot, changed)
+
+    @method
     async def remove(self, name: str, *, key: str | None = None) -> NamedSnapshot:
         """Removes a snapshot, and returns it as it was. Sessions that began as it keep their files.
 

@@ -96,6 +96,21 @@ class SnapshotBody(Body):
     )
 
 
+class SnapshotChangeBody(Body):
+    """Texts that a snapshot is to have, or not any more."""
+
+    metadata: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1, max_length=256)],
+            Annotated[str, Field(max_length=8192)] | None,
+        ],
+        Field(min_length=1, max_length=64),
+    ] = Field(
+        description="Texts by name; null removes one. Those that are not named stay; 16 KiB in "
+        "all; on record."
+    )
+
+
 class SnapshotKeyQuery(Query):
     """Whose snapshot is meant."""
 

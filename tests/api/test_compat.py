@@ -101,6 +101,26 @@ async def test_who_may_use_a_session_may_use_it_so(api: Api) -> None:
     ]
 
 
+async def test_requests_are_on_record_under_their_own_names(api: Api) -> None:
+    await api.session(id="box", permission_level="high", key=OPERATOR_KEY)
+    await refusals(api, "box", OPERATOR_KEY)
+    await api.json("POST", "/api/sessions/box/exec", json={"argv": ["true"]}, key=OPERATOR_KEY)
+    page = await api.json("GET", "/api/sessions/box/audit")
+    named = {
+        (event["operation"], event["args"].get("asked_as"))
+        for event in page["items"]
+        if event["operation"] in ("session.create", "command.start", "command.exit")
+    }
+    assert named == {
+        ("session.create", None),
+        ("command.start", "swerex POST /execute"),
+        ("command.start", "openhands POST /api/bash/start_bash_command"),
+        ("command.start", None),
+        # The agent tells of ends, which nobody asks for.
+        ("command.exit", None),
+    }
+
+
 async def test_the_callers_own_credential_is_on_record_only(api: Api) -> None:
     made = await api.session(id="box", permission_level="high", key=OPERATOR_KEY)
     await refusals(api, "box", made["handle"])

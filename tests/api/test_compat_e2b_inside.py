@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from api.app import BOUNDS
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import HANDLE_REQUESTS
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.settings.settings import Settings
-from tests.api.conftest import ADMIN_KEY, OTHER_KEY, Api
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.connect import (
     STREAM,
     Connect,
@@ -91,6 +91,7 @@ async def test_a_command_is_an_exec_of_its_session(
     assert start["actor"] == f"handle:{session['id']}"
     assert start["args"]["argv"][-1] == "echo héllo"
     assert start["args"]["cwd"] == "/workspace/src"
+    assert start["args"]["asked_as"] == "e2b POST /process.Process/Start"
     assert start["args"]["timeout"] is None
 
 
@@ -272,6 +273,9 @@ async def test_a_terminal_is_a_recorded_shell(
     assert done.end["exited"] in (True, False)
     (opened,) = await recorded(api, session, "pty.open")
     assert opened["actor"] == f"handle:{session['id']}"
+    assert opened["args"]["asked_as"] == "e2b POST /process.Process/Start"
+    (closed,) = await recorded(api, session, "pty.exit")
+    assert "asked_as" not in closed["args"]
     await until(lambda: api.plane.sessions.registry.get(session["id"]).streams.total() == 0)  # type: ignore[union-attr]
 
 
@@ -305,6 +309,7 @@ async def test_a_level_without_a_shell_has_no_terminal(api: Api) -> None:
     assert "shell-level" in refused.value.message
     (denied,) = await recorded(api, session, "pty.open")
     assert (denied["decision"], denied["rule"]) == ("deny", "shell-level")
+    assert denied["args"]["asked_as"] == "e2b POST /process.Process/Start"
 
 
 # Files.
@@ -499,6 +504,21 @@ async def test_a_watcher_ends_with_its_session(
     assert held is not None
     await api.json("DELETE", f"/api/sessions/{session['id']}")
     await held.over
+    await until(lambda: held.streams.total() == 0)
+
+
+async def test_a_watcher_ends_with_the_key_that_opened_it(api: Api) -> None:
+    session = await api.session(permission_level="high", key=OPERATOR_KEY)
+    api.agent.directories.add("src")
+    by_key = inside(api, session, X_Access_Token=OPERATOR_KEY)
+    for client in (by_key, inside(api, session)):
+        await client.call(FILES + "CreateWatcher", {"path": "src"})
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    assert held.streams["events"] == 2
+    api.plane.keys.replace(KeyRing({digest(ADMIN_KEY): Principal("admin", Role.ADMIN)}))
+    assert held.streams["events"] == 1  # a handle outlives changes of keys
+    await api.json("DELETE", f"/api/sessions/{session['id']}")
     await until(lambda: held.streams.total() == 0)
 
 

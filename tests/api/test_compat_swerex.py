@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from api.compat import spool
 from api.compat.swerex import files
 from api.compat.swerex.expectation import literal
-from api.compat.swerex.last_answers import MOST_ANSWERS, MOST_BYTES, Answer, LastAnswers
+from api.compat.swerex.last_answers import (
+    MOST_ANSWERS,
+    MOST_BYTES,
+    MOST_BYTES_OF_ALL,
+    MOST_BYTES_OF_KEY,
+    MOST_SESSIONS_OF_KEY,
+    Answer,
+    LastAnswers,
+)
 from api.compat.swerex.shell import shell_name
 from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.settings.settings import Settings
@@ -240,6 +248,7 @@ async def test_a_request_is_done_once(rex: Rex) -> None:
     assert len(ran) == 1
     typed = (await rex.api.json("GET", "/api/sessions/box/audit?operation=shell.run"))["items"]
     assert len(typed) == 1
+    assert typed[0]["args"]["asked_as"] == "swerex POST /run_in_session"
 
 
 async def test_a_request_whose_client_left_is_not_done_again(rex: Rex) -> None:
@@ -267,11 +276,11 @@ async def test_the_memory_of_answers_is_bounded() -> None:
     now = [0.0]
     answers = LastAnswers(lambda: now[0])
 
-    async def ask(session: str, name: str, size: int) -> Answer:
+    async def ask(session: str, name: str, size: int, key: str = "ci") -> Answer:
         async def serve() -> Answer:
             return Answer(200, bytes(size))
 
-        return await answers.once(session, name, serve, Answer(511, b""))
+        return await answers.once(key, session, name, serve, Answer(511, b""))
 
     for number in range(3 * MOST_ANSWERS):
         await ask("a", f"{number}", 10)
@@ -281,11 +290,21 @@ async def test_the_memory_of_answers_is_bounded() -> None:
     assert answers.bytes <= MOST_BYTES
     await ask("a", "longest", 3 * MOST_BYTES)
     # The last one is kept in any case, and what is longer is not asked for twice.
-    kept = await answers.once("a", "longest", _never, Answer(511, b""))
+    kept = await answers.once("ci", "a", "longest", _never, Answer(511, b""))
     assert len(kept.body) == 3 * MOST_BYTES
+    await ask("mine", "x", 7, "other")
     for number in range(50):
         await ask(f"session {number}", "x", MOST_BYTES)
-    assert answers.bytes <= 66 * 2**20
+    # Who keeps much loses its own, and nobody else's.
+    assert answers.bytes <= MOST_BYTES_OF_KEY + 7
+    assert len((await answers.once("other", "mine", "x", _never, Answer(511, b""))).body) == 7
+    for number in range(2 * MOST_SESSIONS_OF_KEY):
+        await ask(f"small {number}", "x", 1)
+    assert len(answers) <= MOST_SESSIONS_OF_KEY + 1
+    for number in range(200):
+        await ask(f"{number}", "x", MOST_BYTES, f"key {number // 10}")
+    assert answers.bytes <= MOST_BYTES_OF_ALL
+    assert len((await answers.once("other", "mine", "x", _never, Answer(511, b""))).body) == 7
     now[0] = 10_000.0
     await ask("last", "x", 1)
     assert (len(answers), answers.bytes) == (1, 1)

@@ -194,6 +194,66 @@ async def test_a_newer_build_takes_its_tag_and_begins_with_the_older_one(
     await answer(client, 204, "DELETE", "/templates/base-of")
 
 
+async def test_what_was_built_alike_is_taken_over(
+    plane: Server, client: aiohttp.ClientSession
+) -> None:
+    """A step whose result differs each time tells whether it was carried out again."""
+    first = step("RUN", "cat /proc/sys/kernel/random/uuid > first")
+    copied = step("COPY", "a", "a", filesHash="aa")
+    last = step("RUN", "cat /proc/sys/kernel/random/uuid > last")
+    steps, files = [first, copied, last], {"aa": packed(a=b"1")}
+
+    async def results(name: str, *wanted: dict[str, Any], **more: Any) -> list[str]:
+        with_files = files if any(each["type"] == "COPY" for each in wanted) else {}
+        body: dict[str, Any] = {"fromTemplate": "high", "steps": list(wanted), **more}
+        found = await built(client, name, with_files, **body)
+        assert found["status"] == "ready", found
+        told = [each["message"] for each in found["logEntries"]]
+        cached = next((each for each in told if each.startswith("CACHED")), "")
+        made = await answer(client, 201, "POST", "/v2/sandboxes", json={"templateID": name})
+        path = f"/api/sessions/{made['sandboxID']}/exec"
+        line = "cat first a last 2>/dev/null | tr '\\n' ' '"
+        ran = await plane.ok("POST", path, {"shell": line})
+        await answer(client, 204, "DELETE", f"/sandboxes/{made['sandboxID']}")
+        return [*str(ran["stdout"]).split(), cached.partition(":")[0]]
+
+    one, rest, done = await results("kept:v1", *steps)
+    assert (rest[0], done) == ("1", "")
+    assert await results("kept:v2", *steps) == [one, rest, "CACHED steps 1 to 3"]
+    # A longer one begins with it, and another template of the key as well.
+    more = step("RUN", "true")
+    assert await results("more", *steps, more) == [one, rest, "CACHED steps 1 to 3"]
+    forced = await results("more", first, copied, {**last, "force": True})
+    assert (forced[0] == one, forced[1] == rest) == (False, False)  # no build has ended at `a`
+    assert (await results("more", *steps, force=True))[0] not in (one, forced[0])
+    changed = await results("more", step("RUN", first["args"][0], "root"), copied, last)
+    assert (changed[0] == one, changed[2]) == (False, "")
+    # What was started may have written something: it serves the same build only.
+    serving = await results("serving", first, startCmd="sleep 100")
+    assert await results("serving", first, startCmd="sleep 100") == [
+        serving[0],
+        "CACHED steps 1 to 1",
+    ]
+    assert (await results("more", first))[0] != serving[0]
+    for name in ("kept", "more", "serving"):
+        await answer(client, 204, "DELETE", f"/templates/{name}")
+    assert (await plane.ok("GET", "/api/snapshots"))["items"] == []
+
+
+async def test_a_build_whose_beginning_is_gone_does_all_of_it(
+    plane: Server, client: aiohttp.ClientSession
+) -> None:
+    steps = [step("RUN", "touch a")]
+    await built(client, "gone", {}, fromTemplate="high", steps=steps)
+    (kept,) = (plane.state_dir / "snapshots").iterdir()
+    kept.unlink()
+    found = await built(client, "gone", {}, fromTemplate="high", steps=steps)
+    assert found["status"] == "ready", found
+    assert not any(each["message"].startswith("CACHED") for each in found["logEntries"])
+    await answer(client, 204, "DELETE", "/templates/gone")
+    assert (await plane.ok("GET", "/api/snapshots"))["items"] == []
+
+
 async def test_a_build_that_fails_leaves_nothing(
     plane: Server, client: aiohttp.ClientSession
 ) -> None:

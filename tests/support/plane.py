@@ -82,7 +82,7 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
 
 async def clear(plane: ControlPlane) -> None:
     """Closes every session and purges every workspace; checks that nothing of a session is left."""
-    for session in plane.sessions.finder.list(TESTER):
+    for session in plane.sessions.registry.all:
         await plane.sessions.close(TESTER, session, purge=False)
     await until(lambda: _rests(plane.pool))
     await plane.pool.close()

@@ -47,6 +47,7 @@ class Told:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.agent = Agent("/nonexistent")
+        self.agent.load()
         self.sent: list[Message] = []
         self.confined = self.stopped = 0
         monkeypatch.setattr(self.agent._connection, "send", self.sent.append)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from orchestrator.ground.events import EventDraft, EventError
+from orchestrator.ground.log_context import ASKED_AS, asked_as
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
 from orchestrator.host.link.messages import AgentEvent
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
+_OWN_ACTORS = ("system", "agent")
 # Operations that count as use of a session and restart its idle time-out.
 _ACTIVITY = (
     *("command.", "code.", "file.", "pty.", "turn."),
@@ -51,7 +53,7 @@ class Recorder:
         self._room = room
         self._of_full: list[Callable[[Session], None]] = []
         self._cutting = SecretCutting()
-        self._refusals = Refusals(self.record, marks)
+        self._refusals = Refusals(self._record, marks)
 
     def on_full(self, subscriber: Callable[[Session], None]) -> None:
         """Subscribes to sessions about which nothing more may be recorded.
@@ -90,9 +92,20 @@ class Recorder:
         The session's secrets are removed from arguments, results and errors; values that are still
         long are recorded as their beginning, size and digest. `made` is recorded unchanged, and so
         are the `names` of members of `args` and `result`, so that they can be found. None: all
-        names are ours. Raises: AuditUnavailableError; EventError for values that can't be recorded;
+        names are ours. A request of a foreign protocol is named in `args.asked_as`. Raises:
+        AuditUnavailableError; EventError for values that can't be recorded;
         the errors of `Session.check_live` if the session is over.
         """
+        return await self._record(session, _named(draft), effect, names=names)
+
+    async def _record(
+        self,
+        session: Session,
+        draft: EventDraft,
+        effect: Effect | None = None,
+        *,
+        names: Container[str] | None = None,
+    ) -> Recorded:
         if session.over.done() and not draft.stop:
             session.check_live()
         operation = draft.operation
@@ -141,7 +154,7 @@ class Recorder:
         *values, error = await self.cut(session, [*draft.args.values(), draft.error])
         session.check_not_ending()  # check again
         # Shortened, so that what is kept for counting is limited, like what is recorded.
-        refusal = draft._replace(
+        refusal = _named(draft)._replace(
             decision="deny",
             args=excerpts.excerpts(dict(zip(draft.args, values, strict=True))),
             error=None if error is None else excerpts.text(error),
@@ -154,7 +167,7 @@ class Recorder:
         Above a rate, identical events of a session are counted, like refusals. The event must be
         short and without secrets. Raises: AuditUnavailableError.
         """
-        await self._refusals.record(session, draft)
+        await self._refusals.record(session, _named(draft))
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None
@@ -178,14 +191,25 @@ class Recorder:
         """
         if self._room is not None and not draft.stop:
             self._room.check(owner)
-        recorded = await self._ledger.append(draft, both(effect, charging(owner)))
+        recorded = await self._ledger.append(_named(draft), both(effect, charging(owner)))
         if self._room is not None:
             self._room.add(owner, recorded.bytes)
         return recorded
 
     async def record_system(self, draft: EventDraft) -> Recorded:
         """Records an event that concerns no single session. Raises: AuditUnavailableError."""
-        return await self._ledger.append(draft)
+        return await self._ledger.append(_named(draft))
+
+
+def _named(draft: EventDraft) -> EventDraft:
+    """The draft with the name of the foreign request that its actor sent, if there is one.
+
+    What the control plane or an agent does in consequence was not asked for by that name.
+    """
+    name = None if draft.actor in _OWN_ACTORS else asked_as()
+    if name is None:
+        return draft
+    return draft._replace(made=draft.made._replace(args={**draft.made.args, ASKED_AS: name}))
 
 
 def _completed(session: Session, draft: EventDraft, names: Container[str] | None) -> EventDraft:

@@ -26,7 +26,7 @@ from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots import snapshot_rows, snapshot_texts
 from orchestrator.sandbox.named_snapshots.copies_ahead import CopiesAhead
 from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
 from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
@@ -127,7 +127,34 @@ class NamedSnapshots:
     def _shown(self, snapshot: NamedSnapshot) -> ShownSnapshot:
         return ShownSnapshot(snapshot, self._taking.copied.get(snapshot.id))
 
-    # Removing.
+    # Changing and removing.
+
+    async def change(
+        self, principal: Principal, owner: str, ref: str, texts: Mapping[str, str | None]
+    ) -> ShownSnapshot:
+        """Changes the client's texts of a snapshot: None removes one, and the others stay.
+
+        What sessions began as is not changed. Raises: NotFoundError; ConflictError while it is
+        taken; ValidationError if the texts are too long together; AuditUnavailableError.
+        """
+        return await self._changes.shield(self._change(principal, owner, ref, texts))
+
+    async def _change(
+        self, principal: Principal, owner: str, ref: str, texts: Mapping[str, str | None]
+    ) -> ShownSnapshot:
+        snapshot = (await self.show(owner, ref)).snapshot
+        _check_ready(snapshot)
+        draft = EventDraft(
+            "snapshot.change",
+            actor=principal.name,
+            decision="allow",
+            args={"name": snapshot.name, "metadata": dict(texts)},
+            made=Made(args={"id": snapshot.id, "key": owner}),
+        )
+        change = partial(snapshot_texts.changed, changes=texts)
+        effect = partial(snapshot_rows.change, snapshot_id=snapshot.id, change=change)
+        await self._recorder.record_of_key(owner, draft, effect)
+        return await self.show(owner, snapshot.id)
 
     async def remove(self, principal: Principal, owner: str, ref: str) -> ShownSnapshot:
         """Removes a snapshot, and returns it as it was. Sessions that began as it keep their files.

@@ -1,11 +1,15 @@
 """Rows of named snapshots. Each function runs inside the caller's transaction."""
 
+import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot
+
+Change = Callable[[dict[str, str]], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,15 @@ def complete(conn: sqlite3.Connection, snapshot: NamedSnapshot) -> None:
     values = {name: getattr(snapshot, name) for name in _NAMES}
     changed = ", ".join(f"{name} = :{name}" for name in _NAMES)
     conn.execute(f"UPDATE snapshots SET {changed} WHERE id = :id", values)  # noqa: S608
+
+
+def change(conn: sqlite3.Connection, snapshot_id: str, change: Change) -> None:
+    """Replaces the texts of a snapshot by what `change` makes of them. Raises: NotFoundError."""
+    found = _rows(conn, "id = ?", snapshot_id)
+    if not found:
+        raise NotFoundError("the snapshot is gone: it was removed meanwhile")
+    changed = json.dumps(change(json.loads(found[0].metadata)))
+    conn.execute("UPDATE snapshots SET metadata = ? WHERE id = ?", (changed, snapshot_id))
 
 
 def remove(conn: sqlite3.Connection, snapshot: NamedSnapshot) -> None:

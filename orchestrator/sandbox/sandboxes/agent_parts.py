@@ -82,14 +82,23 @@ class HelloPart(Part):
 
         Raises: SandboxUnavailableError.
         """
-        if container.state is ContainerState.RUNNING:
-            await plan.link.wait_connected(self._hello_timeout)
         await self._look(plan)
+        if container.state is ContainerState.RUNNING:
+            await self._thaw(plan)
+            await plan.link.wait_connected(self._hello_timeout)
         self._note(plan)
 
     async def close(self, plan: Plan) -> None:
         """Stops listening to the agent."""
         await plan.link.close()
+
+    async def _thaw(self, plan: Plan) -> None:
+        """Lets one continue whose end was interrupted after it was frozen."""
+        try:
+            if await self._node.thaw(plan.container_id or "", plan.first):
+                log.warning("sandbox %s was frozen for an end that did not come", plan.name)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            log.warning("whether sandbox %s is frozen is not known: %s", plan.name, error)
 
     async def _hello(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError, UnmetError."""

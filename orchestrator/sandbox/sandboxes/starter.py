@@ -96,7 +96,7 @@ class Starter:
         container: tuple[Part, ...] = (
             mounted_agent,
             LinkPart(),
-            ContainerPart(engine, settings.runtime),
+            ContainerPart(node, settings.runtime),
             RatesPart(restrictions),
             self._hello,
             FlagsPart(node),

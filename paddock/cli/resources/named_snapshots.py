@@ -75,6 +75,27 @@ async def show(
     _print([await paddock.snapshots.get(snapshot, key=of)], listing=as_json)
 
 
+@app.command("set", epilog=example("paddock snapshots set base --metadata tested=yes"))
+@remote
+async def change(
+    paddock: "Paddock",
+    snapshot: _Name,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="A text to keep with it.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The name of a text to remove.")
+    ] = None,
+    of: _Of = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the texts that are kept with a named snapshot. Its files stay as they are."""
+    texts: dict[str, str | None] = {**dict.fromkeys(remove or [])}
+    texts |= pairs(metadata, "--metadata")
+    changed = await paddock.snapshots.change(snapshot, texts, key=of)
+    print_done(changed, as_json, f"the snapshot {snapshot} is changed")
+
+
 @app.command("rm", epilog=example("paddock snapshots rm base"))
 @remote
 async def remove(

@@ -17,6 +17,7 @@ from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.guard_process import Setup
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards.availability import available
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import Profile, Tool
@@ -52,7 +53,7 @@ class Guards:
         self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
         # Whether most commands have the compiled guard.
-        self._compiled = compiled.available()
+        self._compiled = available()
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
         self._idle: list[Guard] = []

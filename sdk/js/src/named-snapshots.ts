@@ -47,6 +47,17 @@ export class NamedSnapshots {
     return await this.api.call("show_snapshot", { path: { name }, query }, options);
   }
 
+  /** Sets texts of a snapshot by their names, or removes those that are null; others stay. */
+  async change(
+    name: string,
+    metadata: Readonly<Record<string, string | null>>,
+    query: Query<"change_snapshot"> = {},
+    options?: CallOptions,
+  ): Promise<NamedSnapshot> {
+    const given = { path: { name }, query, body: { metadata } };
+    return await this.api.call("change_snapshot", given, options);
+  }
+
   /** Removes a snapshot, and returns it as it was. Sessions that began as it keep their files. */
   async remove(
     name: string,

@@ -1278,6 +1278,14 @@ export type Images = {
   next: null;
 };
 
+/** How far the search index is: the last event that it has, and the last one of the ledger. */
+export type IndexProgress = {
+  /** The id of the last indexed event; 0: none. */
+  position: number;
+  /** The id of the ledger's last event. */
+  end: number;
+};
+
 /** Input that a command accepted. */
 export type InputTaken = {
   command_id: string;
@@ -2258,6 +2266,11 @@ export type RefusedProposal = {
   reason: string;
 };
 
+/** `after` is the `position` of an earlier answer: nothing is begun, progress is awaited. */
+export type ReindexBody = {
+  after?: number | null | undefined;
+};
+
 /** The body of `POST …/render`: a run without new messages. */
 export type RenderBody = {
   /** A model of `GET /api/models`; by default the first one. */
@@ -2852,6 +2865,12 @@ export type SnapshotBody = {
   layer?: boolean | undefined;
 };
 
+/** Texts that a snapshot is to have, or not any more. */
+export type SnapshotChangeBody = {
+  /** Texts by name; null removes one. Those that are not named stay; 16 KiB in all; on record. */
+  metadata: Record<string, string | null>;
+};
+
 /** How a session was spawned. */
 export type Spawn = {
   spawn_id: string;
@@ -3396,13 +3415,15 @@ export interface Operations {
   list_sessions: {
     path: {};
     query: {
-      status?: "active" | "paused" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
+      status?: "active" | "paused" | "live" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
       label?: string | undefined;
       /** Only sessions that have all of these: `name=text` pairs, joined by `&` and encoded as in a form. */
       metadata?: string | undefined;
       work_id?: string | undefined;
       /** The id of a session whose children are listed. */
       parent?: string | undefined;
+      /** `desc`: the newest first; `asc`: the oldest first. */
+      order?: "asc" | "desc" | undefined;
       limit?: number | undefined;
       cursor?: string | undefined;
     };
@@ -4718,6 +4739,20 @@ export interface Operations {
     answer: NamedSnapshot;
     events: never;
   };
+  /** Change the texts of a named snapshot */
+  change_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: SnapshotChangeBody;
+    answer: NamedSnapshot;
+    events: never;
+  };
   /** Remove a named snapshot */
   remove_snapshot: {
     path: {
@@ -5021,6 +5056,14 @@ export interface Operations {
     query: {};
     body: ArchiveBody;
     answer: ArchiveRun;
+    events: never;
+  };
+  /** Make the search index again */
+  reindex_audit: {
+    path: {};
+    query: {};
+    body: ReindexBody;
+    answer: IndexProgress;
     events: never;
   };
   /** Check that the process is alive */

@@ -1,6 +1,7 @@
 """Links of sandboxes that the control plane makes: what they are, and what becomes of them."""
 
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from ipaddress import IPv4Address
@@ -18,10 +19,12 @@ from orchestrator.host.node import network_link
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX
 from tests.support.attempts import attempt
 from tests.support.box import Box
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.open_networks import (
     PROBE,
     Network,
     Ready,
+    address_of_host,
     container,
     executed,
     greeting,
@@ -299,6 +302,57 @@ async def test_a_network_that_somebody_removed_comes_back_to_its_sandboxes(
     (port,) = ports(bridge_of(plane))
     assert Path(f"/sys/class/net/{port}/brport/isolated").read_text().strip() == "1"
     await box.close()
+
+
+# Asks for the gateway, and tells everybody.
+CALLS = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    for address in (sys.argv[1], sys.argv[2], "255.255.255.255"):
+        caller.sendto(b"from the sandbox", (address, int(sys.argv[3])))
+"""
+
+
+@attempt(
+    "the host, after somebody has removed the network under a sandbox",
+    layer="settings of its port, packet filter",
+    levels="high",
+)
+@pytest.mark.parametrize("layer", ["both", "packet filter"])
+async def test_without_its_bridge_a_port_leads_nowhere(
+    plane: ControlPlane,
+    client: docker.APIClient,
+    sandbox_image: str,
+    monkeypatch: pytest.MonkeyPatch,
+    layer: str,
+) -> None:
+    """Also if the host has the gateway's address again, as a later network would."""
+    if layer == "packet filter":
+        monkeypatch.setattr(network_link, "_close", lambda _: None)
+    ours = await network(plane, sandbox_image)
+    assert ours.links is not None
+    assert ours.links.network is not None
+    gateway, whole = str(ours.links.network.gateway), ours.links.network.subnet
+    with (
+        container(client, sandbox_image, ours) as found,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+    ):
+        server.bind(("0.0.0.0", 0))
+        port = server.getsockname()[1]
+        client.remove_network(ours.name)
+        with address_of_host(gateway):
+            calls = (gateway, str(whole.broadcast_address), str(port))
+            assert executed(client, found, "python3", "-c", CALLS, *calls) == ""
+            server.sendto(b"from the host", ("127.0.0.1", port))
+            server.settimeout(PROGRAM_SECONDS)
+            assert server.recv(64) == b"from the host"
+            said = executed(client, found, "python3", "-c", PROBE, f"{gateway}:{port}")
+            assert said.split()[1] == "closed"
+            arp = executed(client, found, "cat", "/proc/net/arp").splitlines()
+            flags = [line.split()[2] for line in arp if gateway in line.split()]
+            assert flags == (["0x0"] if layer == "both" else ["0x2"]), arp
+        await plane.engine.ensure_open_network(sandbox_image, renew=True)
 
 
 async def test_a_network_of_an_earlier_version_stays_while_it_is_used(

@@ -32,7 +32,8 @@ BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 # kernel shows them to iptables only while a setting of the host says so. Docker sets it when it
 # makes the bridge, but anyone may clear it. Name servers that the operator set may be at those
 # addresses, too. A chain with the bridge's name, refilled each time and placed before the other
-# rules, accepts lookups to them.
+# rules, accepts lookups to them. Ports of ours have names that begin with the bridge's; if somebody
+# removes the bridge, their packets are not the bridge's any more.
 RULES_SCRIPT = """\
 set -eu
 action=$1 bridge=$2 backend=
@@ -58,15 +59,15 @@ if [ "$action" = install ] && grep -q "^ *$bridge:" /proc/net/dev &&
     exit 1
 fi
 drop() {
-    tables=$1 chain=$2
-    shift 2
+    tables=$1 chain=$2 interface=$3
+    shift 3
     case $action in
     install)
-        "$tables" -w 5 -C "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null ||
-            "$tables" -w 5 -I "$chain" -i "$bridge" "$@" -j DROP
+        "$tables" -w 5 -C "$chain" -i "$interface" "$@" -j DROP 2>/dev/null ||
+            "$tables" -w 5 -I "$chain" -i "$interface" "$@" -j DROP
         ;;
     remove)
-        while "$tables" -w 5 -D "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null; do :; done
+        while "$tables" -w 5 -D "$chain" -i "$interface" "$@" -j DROP 2>/dev/null; do :; done
         ;;
     esac
 }
@@ -89,11 +90,13 @@ lookups() {
         "iptables-$backend" -w 5 -I "$chain" -i "$bridge" -j "$bridge"
     done
 }
-drop "iptables-$backend" DOCKER-USER -d 169.254.0.0/16
-drop "iptables-$backend" INPUT
-if [ -e /proc/net/if_inet6 ]; then
-    drop "ip6tables-$backend" INPUT
-fi
+drop "iptables-$backend" DOCKER-USER "$bridge" -d 169.254.0.0/16
+for interface in "$bridge" "$bridge+"; do
+    drop "iptables-$backend" INPUT "$interface"
+    if [ -e /proc/net/if_inet6 ]; then
+        drop "ip6tables-$backend" INPUT "$interface"
+    fi
+done
 lookups
 """
 

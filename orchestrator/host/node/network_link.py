@@ -45,8 +45,9 @@ def make_link(wire: Wire, namespace: int) -> None:
         wire.name, wire.mtu, socket.if_nametoindex(wire.bridge), INSIDE, namespace
     )
     try:
-        _check_sources(wire.bridge)
-        _take_ipv6(wire.name)
+        # Packets from the bridge have a source of its network.
+        _set(f"ipv4/conf/{wire.bridge}/rp_filter", 1)
+        _close(wire.name)
         netlink.raise_port(index)
         _in_thread(lambda: _configure(wire, namespace))
     except BaseException:
@@ -88,15 +89,26 @@ def _configure(wire: Wire, namespace: int) -> None:
     netlink.add_default_route(index, wire.gateway)
 
 
-def _check_sources(bridge: str) -> None:
-    """Drops packets from the bridge whose source is not of its network. Raises: OSError."""
-    Path(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter").write_text("1", encoding="ascii")
+def _close(port: str) -> None:
+    """Closes the host to a port, which has its own packets if its bridge is removed.
+
+    The host answers no question for its addresses there, so no packet can be addressed to it, and
+    accepts no source. Raises: OSError.
+    """
+    _set(f"ipv4/conf/{port}/arp_ignore", 8)
+    _set(f"ipv4/conf/{port}/rp_filter", 1)
+    _take_ipv6(port)
 
 
 def _take_ipv6(name: str) -> None:
     """Raises: OSError."""
     with suppress(FileNotFoundError):  # a kernel without IPv6
-        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1", encoding="ascii")
+        _set(f"ipv6/conf/{name}/disable_ipv6", 1)
+
+
+def _set(setting: str, number: int) -> None:
+    """Sets one of the kernel's settings in this thread's namespace. Raises: OSError."""
+    Path("/proc/sys/net", setting).write_text(str(number), encoding="ascii")
 
 
 def _in_thread(work: Callable[[], None]) -> None:

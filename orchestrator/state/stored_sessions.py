@@ -123,8 +123,12 @@ def load(
     """
     found = _select(
         connection,
-        "status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
-        " ORDER BY terminated_at",
+        # By indexes, so that what has ended before is not looked at.
+        "sessions.key IN ("
+        "SELECT key FROM sessions INDEXED BY sessions_live_id WHERE status IN ('active', 'paused')"
+        " UNION ALL SELECT key FROM sessions INDEXED BY sessions_ended"
+        " WHERE terminated_at IS NOT NULL AND terminated_at > ? AND acknowledged = 1"
+        ") ORDER BY terminated_at",
         (ended_after,),
     )
     # All sessions are searched for the others, which exist after a kill only.

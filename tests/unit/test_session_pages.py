@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.store.database import Database
-from orchestrator.state import session_pages
+from orchestrator.state import session_pages, stored_sessions
 from orchestrator.state.session_pages import WantedSessions, find_keys, forgetting
 
 LONG_AGO, BEFORE, SINCE = (f"2026-03-04T0{hour}:00:00.000000Z" for hour in (1, 2, 3))
@@ -154,6 +154,27 @@ async def test_what_few_have_is_searched_for_in_parts(
     assert found == []  # a number is not its text
     assert pages == 400 // 50
     assert highest < 50 * 100
+
+
+async def test_a_start_does_not_look_at_what_has_ended_before(database: Database) -> None:
+    """Counted in steps of SQLite's machine."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    await _insert(database, "live-", 10)
+    await _insert(database, "recent-", 10, status="completed", ended=SINCE)
+    await database.read(lambda connection: connection.set_progress_handler(count, 1))
+    costs = []
+    for more in ("a", "b"):
+        await _insert(database, f"old-{more}-", 2_000, status="aborted", ended=LONG_AGO)
+        steps = 0
+        rows = await database.read(lambda connection: stored_sessions.load(connection, BEFORE, ()))
+        assert len(rows) == 20
+        costs.append(steps)
+    assert costs[1] < 1.1 * costs[0], costs
 
 
 async def test_what_has_ended_is_forgotten_once(database: Database) -> None:

@@ -243,9 +243,8 @@ async def test_templates_are_listed_and_found(api: Api) -> None:
         assert {"base", IMAGE} <= names
     assert (await told(api, "GET", "/templates/aliases/base"))["templateID"] == "base"
     await refused(api, 404, "GET", "/templates/aliases/nothing")
-    for method in ("POST", "DELETE"):
-        message = await refused(api, 400, method, "/templates/tags", json={})
-        assert "build it again" in message
+    message = await refused(api, 400, "PATCH", "/templates/base", json={"public": True})
+    assert "another build" in message
     assert "paddock images" not in await refused(api, 404, "DELETE", "/templates/nothing")
     assert "paddock secrets" in await refused(api, 404, "GET", "/secrets")
 

@@ -21,6 +21,7 @@ from orchestrator.ground.limits import HANDLE_REQUESTS
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.asked_as import asked_as
 from tests.support.connect import (
     STREAM,
     Connect,
@@ -534,6 +535,42 @@ async def test_a_watch_is_a_stream(api: Api, box: Connect) -> None:
     with pytest.raises(Refused) as refused:
         await anext(box.stream(FILES + "WatchDir", {"path": "src/a"}))
     assert refused.value.code == "invalid_argument"
+
+
+async def test_what_is_asked_for_is_on_record_under_its_own_name(
+    api: Api, session: dict[str, Any], box: Connect, runner: FakeRunner
+) -> None:
+    assert (await cell(box, "1"))[-1]["execution_count"] == 1
+    done = box.stream(PROCESS + "Start", {"process": {"cmd": "bash", "args": ["-c", "x"]}})
+    await ended(done)
+    actor = f"handle:{session['id']}"
+    assert await asked_as(api, session["id"], actor) == {
+        ("code.start", "e2b POST /execute"),
+        ("command.start", "e2b POST /execute"),
+        ("command.start", f"e2b POST {PROCESS}Start"),
+    }
+
+
+async def test_what_is_refused_is_on_record_under_its_own_name(api: Api) -> None:
+    session = await api.session(permission_level="medium")
+    box = inside(api, session)
+    for name in ("ListDir", "MakeDir", "CreateWatcher", "Remove"):
+        with pytest.raises(Refused):
+            await box.call(FILES + name, {"path": "/etc/x"})
+    with pytest.raises(Refused):
+        await anext(box.stream(FILES + "WatchDir", {"path": "/etc/x"}))
+    octets = {"Content_Type": "application/octet-stream"}
+    response = await box.post("/files?path=/etc/x", b"x", **octets, X_Metadata_team="search")
+    assert response.status == 403
+    assert await asked_as(api, session["id"], f"handle:{session['id']}") == {
+        ("file.list", f"e2b POST {FILES}ListDir"),
+        # What they begin with is refused already.
+        ("file.stat", f"e2b POST {FILES}MakeDir"),
+        ("file.stat", f"e2b POST {FILES}CreateWatcher"),
+        ("file.stat", f"e2b POST {FILES}WatchDir"),
+        ("file.delete", f"e2b POST {FILES}Remove"),
+        ("file.write", "e2b POST /files"),
+    }
 
 
 async def test_a_client_that_does_not_read_is_dropped_and_ends_nothing(

@@ -30,6 +30,7 @@ from paddock.contract.requests import LARGEST_BODY
 from paddock.contract.shells import SHELL_NAME
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn_restarts import Restart, restart
+from tests.support.asked_as import asked_as
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
@@ -312,6 +313,17 @@ async def test_the_memory_of_answers_is_bounded() -> None:
 
 async def _never() -> Answer:
     raise AssertionError("this was answered before")
+
+
+async def test_what_is_asked_for_is_on_record_under_its_own_name(rex: Rex) -> None:
+    await rex.ok("/create_session", {})
+    await rex.run("echo")
+    await rex.ok("/execute", {"command": ["true"]})
+    assert await asked_as(rex.api, "box", "handle:box") == {
+        ("pty.open", "swerex POST /create_session"),
+        ("shell.run", "swerex POST /run_in_session"),
+        ("command.start", "swerex POST /execute"),
+    }
 
 
 async def test_files_are_read_and_written(rex: Rex) -> None:

@@ -78,8 +78,8 @@ _KEPT = (
 
 async def _no_secrets(call: Call) -> web.StreamResponse:
     raise NotFoundError(
-        "E2B's secrets are not served: give a session secrets, or keep them outside the sandbox "
-        "(`paddock secrets`)"
+        "E2B's secrets are not served: give a session secrets, or keep them outside the sandbox, "
+        "`paddock secrets set NAME --host HOST --variable VARIABLE`"
     )
 
 

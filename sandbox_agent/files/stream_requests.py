@@ -92,3 +92,9 @@ def error_of(answer: Message) -> AgentError | None:
     return AgentError(
         str(error.get("code")), str(error.get("message")), rule if isinstance(rule, str) else None
     )
+
+
+def asked_by(params: Message) -> Message:
+    """The token of the caller that asks, which the event returns to the control plane."""
+    asker = params.get("asker")
+    return {"asker": asker} if isinstance(asker, str) else {}

@@ -23,6 +23,7 @@ from sandbox_agent.files.stream_requests import (
     FACTS,
     OPERATIONS,
     READING,
+    asked_by,
     error_of,
     for_caller,
     for_event,
@@ -104,6 +105,7 @@ class Transfers:
     def operate(self, method: str, params: Message, reply: Reply) -> None:
         """Runs any operation except streams, records it and answers. Raises: AgentError."""
         request, args = operations.asked(method, params)
+        args |= asked_by(params)
         helper = self._helper()
 
         def answered(answer: Message, _data: bytes) -> None:
@@ -179,7 +181,7 @@ class Transfers:
         if mode not in OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
         request = {"method": mode, "path": path, **worker_params(mode, params)}
-        args = {"path": path, **for_record(mode, request)}
+        args = {"path": path, **for_record(mode, request), **asked_by(params)}
         helper = self._helper(watches=mode == "watch")
 
         def answered(answer: Message, _data: bytes) -> None:

@@ -1,13 +1,14 @@
 """Records the events of sessions."""
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from orchestrator.ground.events import EventDraft, EventError
+from orchestrator.ground.events import EventDraft, EventError, Made
 from orchestrator.ground.log_context import ASKED_AS, asked_as
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
+from orchestrator.host.link.askers import ASKER, Asker, Askers
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom, charging
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
+# Who asked an agent for what it reports.
+ASKED_BY = "asked_by"
 _OWN_ACTORS = ("system", "agent")
 # Operations that count as use of a session and restart its idle time-out.
 _ACTIVITY = (
@@ -53,6 +56,7 @@ class Recorder:
         self._room = room
         self._of_full: list[Callable[[Session], None]] = []
         self._cutting = SecretCutting()
+        self.askers = Askers()
         self._refusals = Refusals(self._record, marks)
 
     def on_full(self, subscriber: Callable[[Session], None]) -> None:
@@ -173,7 +177,9 @@ class Recorder:
         self, session: Session, event: AgentEvent, effect: Effect | None = None
     ) -> Recorded:
         """Records an event that the sandbox's agent reported. Raises: AuditUnavailableError."""
-        draft = _reported(event)
+        args = dict(event.args)
+        asker = self.askers.read(session.key, args.pop(ASKER, None))
+        draft = _reported(event, args, asker)
         try:
             # A compromised agent may report members with any other names.
             return await self.record(session, draft, effect, names=EVENT_MEMBERS)
@@ -228,14 +234,21 @@ def _completed(session: Session, draft: EventDraft, names: Container[str] | None
     )
 
 
-def _reported(event: AgentEvent) -> EventDraft:
+def _reported(event: AgentEvent, args: Mapping[str, Any], asker: Asker | None) -> EventDraft:
+    """The draft of what an agent did, with the caller that asked it to."""
+    made = {}
+    if asker is not None:
+        made[ASKED_BY] = asker.actor
+    if asker is not None and asker.asked_as is not None:
+        made[ASKED_AS] = asker.asked_as
     return EventDraft(
         event.operation,
         actor="agent",
         source="agent",
         decision=event.decision,
         rule=event.rule,
-        args=event.args,
+        args=args,
+        made=Made(args=made),
         result=event.result,
         error=event.error,
         command_id=event.command_id,

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
-from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
+from orchestrator.work.files.file_agent import FileAgent
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_requests import FileRequests, stream_of
 from orchestrator.work.files.file_stream import FileStream
@@ -122,7 +122,7 @@ class FileArchives:
                 await link.settled()
             raise
 
-    async def _finished(self, link: AgentLink, finish: Message) -> ArchiveSummary:
+    async def _finished(self, link: FileAgent, finish: Message) -> ArchiveSummary:
         """Unpacks the rest. Raises: TooLargeError if that takes too long."""
         try:
             async with asyncio.timeout(_MOST_SECONDS):

@@ -9,8 +9,9 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.log_context import asked_as
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.askers import Asker
 from orchestrator.host.workspace.paths import (
     PATH_RULE,
     escape_message,
@@ -22,6 +23,7 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.state.session import Session
+from orchestrator.work.files.file_agent import FileAgent
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_stream import FileStream
 from sandbox_agent.decide.files import names
@@ -66,7 +68,7 @@ class FileRequests:
         name: str = "path",
         writes: bool | None = None,
         tree: bool = False,
-    ) -> tuple[AgentLink, str]:
+    ) -> tuple[FileAgent, str]:
         """The agent, and the path in its form: relative to the workspace, or absolute.
 
         `whole` permits the workspace itself. `writes`: the path is written, whatever the operation
@@ -93,7 +95,9 @@ class FileRequests:
             raise await self.escape(principal, session, operation, name, path)
         if relative == "." and not whole:
             raise ValidationError(f"{name} must name something inside the workspace", field=name)
-        return sandbox.link, relative
+        asker = Asker(principal.name, asked_as())
+        token = self._recorder.askers.token(session.key, asker)
+        return FileAgent(sandbox.link, token), relative
 
     async def escape(
         self, principal: Principal, session: Session, operation: str, name: str, path: str
@@ -110,7 +114,7 @@ class FileRequests:
         )
         return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
 
-    async def open(self, link: AgentLink, operation: str, path: str, **members: Any) -> Message:
+    async def open(self, link: FileAgent, operation: str, path: str, **members: Any) -> Message:
         """Opens a stream; closes it again if the caller is cancelled meanwhile."""
 
         def abandoned(opened: Message) -> None:
@@ -119,10 +123,10 @@ class FileRequests:
         params = {"op": operation, "path": path, **members}
         return await self._tasks.shield(self.ask(link, "file.open", params), abandoned)
 
-    async def ask(self, link: AgentLink, method: str, params: Message) -> Message:
+    async def ask(self, link: FileAgent, method: str, params: Message) -> Message:
         """The agent's answer, or its error, once the reported event is recorded."""
         try:
-            answer = await link.request(method, params)
+            answer = await link.ask(method, params)
         except SandboxUnavailableError:
             raise
         except PaddockError:
@@ -137,7 +141,7 @@ def _volumes(session: Session, *, writes: bool) -> tuple[str, ...]:
     return terms.written_volumes if writes else terms.volume_paths
 
 
-def stream_of(link: AgentLink, opened: Message) -> FileStream:
+def stream_of(link: FileAgent, opened: Message) -> FileStream:
     """The stream that the agent opened. Raises: SandboxUnavailableError for a malformed answer."""
     return FileStream(link, whole_number(opened, "stream"))
 

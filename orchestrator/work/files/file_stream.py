@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from orchestrator.ground.errors import PaddockError, TooLargeError
 from orchestrator.ground.task_scope import TaskScope, together
-from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import malformed
+from orchestrator.work.files.file_agent import FileAgent
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_AHEAD, Message
 
 
@@ -17,7 +17,7 @@ class FileStream:
     All methods raise SandboxUnavailableError and the agent's errors.
     """
 
-    def __init__(self, link: AgentLink, number: int) -> None:
+    def __init__(self, link: FileAgent, number: int) -> None:
         self._link = link
         self._number = number
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, ValidationError
 from orchestrator.ground.threads import Aside
-from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
+from orchestrator.work.files.file_agent import FileAgent
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_requests import FileRequests, stream_of
 from orchestrator.work.files.file_stream import FileStream
@@ -72,7 +72,7 @@ class FileChange(NamedTuple):
 class FileWatch:
     """An open watch. The caller must close it."""
 
-    def __init__(self, link: AgentLink, stream: FileStream, number: int) -> None:
+    def __init__(self, link: FileAgent, stream: FileStream, number: int) -> None:
         self._link, self._stream, self._number = link, stream, number
         self.ended = False
 

@@ -103,6 +103,8 @@ class FakeAgent:
         # While this is not set, it is frozen: it answers nothing.
         self.thawed = asyncio.Event()
         self.thawed.set()
+        # What the present request says of its caller.
+        self._asker: str | None = None
         # Called instead of the method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
@@ -176,6 +178,8 @@ class FakeAgent:
 
     def emit(self, operation: str, **members: Any) -> None:
         self._seq += 1
+        if operation.startswith("file.") and self._asker is not None:
+            members["args"] = {**members["args"], "asker": self._asker}
         event = {
             "boot_id": self.boot_id,
             "seq": self._seq,
@@ -258,6 +262,7 @@ class FakeAgent:
     async def _answer(self, message: Message) -> None:
         await self.thawed.wait()
         method, params = message["method"], message["params"]
+        self._asker = params.get("asker", self._asker)
         if method != "configure":  # what it was told is in `configuration`
             self.requests.append((method, params))
         self._asked.set()

@@ -8,7 +8,7 @@ from orchestrator.ground.events import EventDraft, EventError, Made
 from orchestrator.ground.log_context import ASKED_AS, asked_as
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
-from orchestrator.host.link.askers import ASKER, Asker, Askers
+from orchestrator.host.link.ask_tokens import ASKER, AskedBy, AskTokens
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom, charging
@@ -56,7 +56,7 @@ class Recorder:
         self._room = room
         self._of_full: list[Callable[[Session], None]] = []
         self._cutting = SecretCutting()
-        self.askers = Askers()
+        self.ask_tokens = AskTokens()
         self._refusals = Refusals(self._record, marks)
 
     def on_full(self, subscriber: Callable[[Session], None]) -> None:
@@ -178,7 +178,7 @@ class Recorder:
     ) -> Recorded:
         """Records an event that the sandbox's agent reported. Raises: AuditUnavailableError."""
         args = dict(event.args)
-        asker = self.askers.read(session.key, args.pop(ASKER, None))
+        asker = self.ask_tokens.read(session.key, args.pop(ASKER, None))
         draft = _reported(event, args, asker)
         try:
             # A compromised agent may report members with any other names.
@@ -234,7 +234,7 @@ def _completed(session: Session, draft: EventDraft, names: Container[str] | None
     )
 
 
-def _reported(event: AgentEvent, args: Mapping[str, Any], asker: Asker | None) -> EventDraft:
+def _reported(event: AgentEvent, args: Mapping[str, Any], asker: AskedBy | None) -> EventDraft:
     """The draft of what an agent did, with the caller that asked it to."""
     made = {}
     if asker is not None:

@@ -1,7 +1,7 @@
 """A session's agent as the file operations of one caller use it."""
 
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.host.link.askers import ASKER
+from orchestrator.host.link.ask_tokens import ASKER
 from sandbox_agent.decide.protocol import Message
 
 
@@ -9,7 +9,7 @@ class FileAgent:
     """Tells the agent who asks, so that its events say so."""
 
     def __init__(self, link: AgentLink, asker: str) -> None:
-        """`asker` is a token of `Askers`."""
+        """`asker` is a token of `AskTokens`."""
         self._link = link
         self._asker = {ASKER: asker}
 

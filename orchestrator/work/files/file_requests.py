@@ -11,7 +11,7 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.log_context import asked_as
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.link.askers import Asker
+from orchestrator.host.link.ask_tokens import AskedBy
 from orchestrator.host.workspace.paths import (
     PATH_RULE,
     escape_message,
@@ -95,8 +95,8 @@ class FileRequests:
             raise await self.escape(principal, session, operation, name, path)
         if relative == "." and not whole:
             raise ValidationError(f"{name} must name something inside the workspace", field=name)
-        asker = Asker(principal.name, asked_as())
-        token = self._recorder.askers.token(session.key, asker)
+        asker = AskedBy(principal.name, asked_as())
+        token = self._recorder.ask_tokens.token(session.key, asker)
         return FileAgent(sandbox.link, token), relative
 
     async def escape(

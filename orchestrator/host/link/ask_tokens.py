@@ -17,25 +17,25 @@ _MAC_BYTES = 16
 _MOST = 2048
 
 
-class Asker(NamedTuple):
+class AskedBy(NamedTuple):
     """A caller, and the name of its request in a foreign protocol if it has one."""
 
     actor: str
     asked_as: str | None
 
 
-class Askers:
+class AskTokens:
     """Makes and reads tokens, which are valid as long as this process runs."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
 
-    def token(self, session_key: str, asker: Asker) -> str:
+    def token(self, session_key: str, asker: AskedBy) -> str:
         """The caller's token in requests to that session's agent."""
         said = json.dumps(asker).encode()
         return base64.b64encode(self._mac(session_key, said) + said).decode()
 
-    def read(self, session_key: str, token: object) -> Asker | None:
+    def read(self, session_key: str, token: object) -> AskedBy | None:
         """The caller; None for what this process did not give that session's agent."""
         if not isinstance(token, str) or len(token) > _MOST:
             return None
@@ -46,7 +46,7 @@ class Askers:
         mac, said = data[:_MAC_BYTES], data[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(session_key, said)):
             return None
-        return Asker(*json.loads(said))
+        return AskedBy(*json.loads(said))
 
     def _mac(self, session_key: str, said: bytes) -> bytes:
         whole = session_key.encode() + b"\0" + said

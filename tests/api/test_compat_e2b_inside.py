@@ -543,11 +543,14 @@ async def test_what_is_asked_for_is_on_record_under_its_own_name(
     assert (await cell(box, "1"))[-1]["execution_count"] == 1
     done = box.stream(PROCESS + "Start", {"process": {"cmd": "bash", "args": ["-c", "x"]}})
     await ended(done)
+    octets = {"Content_Type": "application/octet-stream"}
+    assert (await box.post("/files?path=x", b"x", **octets)).status == 200
     actor = f"handle:{session['id']}"
     assert await asked_as(api, session["id"], actor) == {
         ("code.start", "e2b POST /execute"),
         ("command.start", "e2b POST /execute"),
         ("command.start", f"e2b POST {PROCESS}Start"),
+        ("file.write", "e2b POST /files"),
     }
 
 

@@ -124,7 +124,7 @@ async def test_one_event_tells_what_was_moved(high: Box) -> None:
     written = await high.unpack(tar_of([Entry(name, b"x") for name in names]), "many")
     (event,) = (await high.events("file.unpack"))[len(before) :]
     digest = hashlib.sha256(b"".join(name.encode() + b"\0" for name in names)).hexdigest()
-    assert event["args"] == {"path": "many", "format": "tar"}
+    assert event["args"] == {"path": "many", "format": "tar", "asked_by": TESTER.name}
     assert event["decision"] == "allow"
     result = event["result"]
     assert result["paths"] == names[:1000]

@@ -258,7 +258,7 @@ async def test_chmod(high: Box) -> None:
     await high.plane.files.chmod(TESTER, high.session, "run.sh", 0o700)
     assert (await high.bash("./run.sh")).stdout == "ran\n"
     (event,) = (await high.events("file.chmod"))[-1:]
-    assert event["args"] == {"path": "run.sh", "permissions": "0700"}
+    assert event["args"] == {"path": "run.sh", "permissions": "0700", "asked_by": TESTER.name}
 
 
 async def test_a_tree_is_removed_however_deep(high: Box) -> None:

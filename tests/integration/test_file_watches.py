@@ -78,7 +78,7 @@ async def test_our_own_writes_are_one_change(low: Box) -> None:
     ]
     assert changes[-2].source == "b.txt"
     (event,) = await low.events("file.watch")
-    assert event["args"] == {"path": ".", "recursive": True}
+    assert event["args"] == {"path": ".", "recursive": True, "asked_by": TESTER.name}
 
 
 async def test_new_directories_are_followed(high: Box) -> None:

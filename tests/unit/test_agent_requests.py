@@ -186,7 +186,7 @@ def told(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Told:
     def no_helper(_self: Transfers) -> None:
         raise AgentError("busy", "no room for another process")
 
-    def no_guard(_self: Guards, _tool: Tool) -> None:
+    def no_guard(_self: Guards, _tool: Tool, _plan: Plan) -> None:
         raise ConfinementError("not here")
 
     monkeypatch.setattr(Transfers, "_helper", no_helper)

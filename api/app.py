@@ -10,8 +10,10 @@ from api.http.cors import Cors
 from api.http.docs import Docs
 from api.http.endpoint import make_endpoint
 from api.http.middleware import add_headers, addressed, guarded, observe
+from api.http.session_paths import SessionPaths
 from api.mcp.conversations import Conversations
 from api.shape.context import Kept, Shared, Work
+from api.shape.operation import SESSION
 from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
 from orchestrator.settings.allowed_hosts import AllowedHosts
@@ -39,9 +41,12 @@ def create_app(plane: ControlPlane) -> web.Application:
         middlewares.append(cors.preflights())
     app = web.Application(middlewares=middlewares)
     app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
+    session_paths = SessionPaths()
+    app.router.register_resource(session_paths)
     for operation in OPERATIONS:
         endpoint = make_endpoint(operation, plane, shared, work, kept, bounds)
-        app.router.add_route(operation.method, operation.path, endpoint)
+        paths = session_paths if operation.path.startswith(SESSION) else app.router
+        paths.add_route(operation.method, operation.path, endpoint)
     add_enabled(app, plane, shared, work, kept, bounds)
     Docs().add_to(app)
     Console().add_to(app)

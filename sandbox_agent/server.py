@@ -8,12 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from sandbox_agent.core import mount_flags
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
-from sandbox_agent.core.budget import BudgetError
-from sandbox_agent.core.configuration import parse
 from sandbox_agent.core.connection import Connection
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
@@ -21,12 +19,13 @@ from sandbox_agent.decide.command_words import CommandError
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.frames import FrameError, failure, request, result
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION, RUN_DIR, SOCKET_NAME, Message
-from sandbox_agent.enforce import kernel, privileges, profile, syscalls
-from sandbox_agent.enforce.guards import compiled
-from sandbox_agent.enforce.libraries import Libraries
-from sandbox_agent.enforce.profile import ConfinementError
+from sandbox_agent.enforce import kernel, privileges, syscalls
+from sandbox_agent.enforce.guards import availability
 from sandbox_agent.run.session_secrets import SessionSecrets
-from sandbox_agent.session import Session
+
+if TYPE_CHECKING:
+    from sandbox_agent.configuring import Configuring
+    from sandbox_agent.session import Session
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
@@ -54,57 +53,50 @@ class Agent:
         self._session: Session | None = None
         # Whether `configure` has come: it is taken only once.
         self._configuring = False
-        # The commands that `prepare` has announced, and what they need.
-        self._announced: tuple[list[str], Libraries] | None = None
         self._exit_code = 0
-        self._methods: dict[str, Callable[[Message, Reply], None]] = {
-            "prepare": self._prepare,
-            "configure": self._configure,
-        }
+        self._methods: dict[str, Callable[[Message, Reply], None]] = {}
 
     def run(self) -> int:
         """Serves until the control plane refuses this agent, or can't configure it."""
         self._connection.dial()
         # The control plane is busy with the hello meanwhile, so this adds no delay.
+        self.load()
         gc.collect()
         self._loop.run()
         return self._exit_code
 
-    def _prepare(self, params: Message, reply: Reply) -> None:
-        """Finds in advance what the commands of the coming session need."""
-        commands = given.texts(params, "commands")
-        self._announced = commands, profile.programs_of(commands)
+    def load(self) -> None:
+        """Loads most of the agent's modules, which only a session needs."""
+        from sandbox_agent.configuring import Configuring
+
+        configuring = Configuring(self._loop, self._kernel, self._events, self.secrets)
+        self._methods = {
+            "prepare": functools.partial(self._prepare, configuring),
+            "configure": functools.partial(self._configure, configuring),
+        }
+
+    def _prepare(self, configuring: "Configuring", params: Message, reply: Reply) -> None:
+        """Finds in advance what the commands of the coming session need, and forks their guard."""
+        configuring.prepare(params)
         reply({})
 
-    def _configure(self, params: Message, reply: Reply) -> None:
+    def _configure(self, configuring: "Configuring", params: Message, reply: Reply) -> None:
         """Takes the session's configuration, once; an agent that can't enforce it ends."""
         if self._configuring:
             raise AgentError("conflict", "the sandbox is already configured")
         self._configuring = True
         try:
-            configuration = parse(params)
-            commands, programs = self._announced or (None, None)
-            if commands != configuration.commands:
-                programs = None
-            session = Session(
-                *(self._loop, configuration, self._kernel, self._events, self.secrets, programs)
-            )
-            mount_flags.check(configuration.mounts)
-            session.guards.confine()
-        except (AgentError, BudgetError, mount_flags.LostFlagsError) as error:
-            self._refuse(f"cannot be configured: {error}")
-        except ConfinementError as error:
-            self._refuse(f"cannot confine commands: {error}")
+            session = configuring.configure(params)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing may run
-            self._refuse(f"cannot be configured: {type(error).__name__}")
-        else:
-            self._serve(session)
-            # Only now: a sandbox that can't confine commands must not count as started.
-            session.recover(lambda: reply({}))
-            # Everything that exists now stays forever. The collector would write to its memory,
-            # which forks could then no longer share.
-            gc.freeze()
-            session.prepare()
+            self._refuse(str(error))
+            return
+        self._serve(session)
+        # Only now: a sandbox that can't confine commands must not count as started.
+        session.recover(lambda: reply({}))
+        # Everything that exists now stays forever. The collector would write to its memory, which
+        # forks could then no longer share.
+        gc.freeze()
+        session.prepare()
 
     def _refuse(self, reason: str) -> None:
         """Ends the agent, and with it the sandbox."""
@@ -112,7 +104,7 @@ class Agent:
         self._exit_code = _EXIT_REFUSED
         self._loop.stop()
 
-    def _serve(self, session: Session) -> None:
+    def _serve(self, session: "Session") -> None:
         self._session = session
         del self._methods["prepare"]
         self._methods |= session.methods
@@ -139,7 +131,7 @@ class Agent:
             "seccomp": self._kernel.notification,
             "undisturbed": self._kernel.undisturbed,
             "mdwe": self._kernel.mdwe,
-            "compiled_guard": compiled.available(),
+            "compiled_guard": availability.available(),
             "secrets": self.secrets.message(),
             **(session.work.totals() if session else {}),
         }
@@ -231,7 +223,7 @@ class Agent:
         self.secrets.replace(params)
         reply({})
 
-    def _stats(self, session: Session, _params: Message, reply: Reply) -> None:
+    def _stats(self, session: "Session", _params: Message, reply: Reply) -> None:
         reply(
             {
                 "running": session.running,
@@ -242,7 +234,7 @@ class Agent:
             }
         )
 
-    def _shut_down(self, session: Session, params: Message, reply: Reply) -> None:
+    def _shut_down(self, session: "Session", params: Message, reply: Reply) -> None:
         def drained() -> None:
             reply({})
             # The control plane removes the container. This timer only ends a stray agent.

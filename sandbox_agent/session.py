@@ -6,7 +6,9 @@ from collections.abc import Callable
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide import digest
 from sandbox_agent.decide.protocol import Configuration, Message
+from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
@@ -18,6 +20,9 @@ from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.run.executor import Executor
 from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Work
+
+# So long after its configuration, a session's first command has come.
+_CALM_SECONDS = 1.0
 
 
 class Session:
@@ -31,16 +36,20 @@ class Session:
         events: EventBuffer,
         secrets: SessionSecrets,
         programs: Libraries | None = None,
+        waiting: WaitingGuard | None = None,
     ) -> None:
         """`programs` is what the level's commands need, if it is known.
+
+        `waiting` may have a guard that was forked ahead.
 
         Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
         way out.
         """
+        self._loop = loop
         self._forwarder = (
             Forwarder(loop, kernel, configuration.uid) if configuration.egress else None
         )
-        self.guards = Guards(loop, configuration, kernel, events, programs)
+        self.guards = Guards(loop, configuration, kernel, events, programs, waiting)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(
@@ -86,10 +95,11 @@ class Session:
         self._transfers.recover(done)
 
     def prepare(self) -> None:
-        """Opens the way out, if there is one, and starts the first guard in advance."""
+        """Opens the way out, if there is one, and has the first guard there in advance."""
         if self._forwarder is not None:
             self._forwarder.start()
         self.guards.prepare()
+        self._loop.after(_CALM_SECONDS, digest.load)
 
     @property
     def running(self) -> list[str]:

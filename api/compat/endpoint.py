@@ -19,7 +19,7 @@ from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, RateLimitedError
-from orchestrator.ground.log_context import ASKED_AS, known_fields, logging_about
+from orchestrator.ground.log_context import asking_as
 from orchestrator.ground.round_robin import asking
 from orchestrator.rules.access.keys import Principal
 
@@ -40,7 +40,7 @@ def make_endpoint(
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         try:
-            with logging_about({**known_fields(), ASKED_AS: name}):
+            with asking_as(name):
                 return await served(request)
         except asyncio.CancelledError:
             raise

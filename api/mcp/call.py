@@ -19,6 +19,7 @@ from api.mcp.streams import Stream
 from api.shape.context import Context
 from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
+from orchestrator.ground.log_context import asking_as
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
@@ -43,6 +44,7 @@ class Call:
         self._params = params
         self._session_tools = session_tools
         self._terminals = terminals
+        self._name = f"mcp {method}"
         meta = params.get("_meta")
         # The client's name for progress; None: it wants none.
         self._token = request_id(meta.get("progressToken")) if isinstance(meta, dict) else None
@@ -74,7 +76,7 @@ class Call:
 
     async def _perform(self) -> None:
         # Its client may have gone, and come back: the credential must be valid all the time.
-        with self._context.work.while_allowed(self._context.allowed):
+        with self._context.work.while_allowed(self._context.allowed), asking_as(self._name):
             try:
                 result = await result_of(
                     self._context,

@@ -11,6 +11,7 @@ from api.mcp.results import RefusedError, ToolResult, refused
 from api.mcp.shell_tools import SHELL_TOOLS
 from api.mcp.tool import Caller, McpTool
 from api.shape.failures import failed
+from orchestrator.ground.log_context import asking_as
 
 _TOOLS = (*COMMAND_TOOLS, *CODE_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
 _NAMES = frozenset(tool.name for tool in _TOOLS)
@@ -35,7 +36,8 @@ async def call_tool(caller: Caller, params: dict[str, Any]) -> ToolResult:
     name, given = text_parameter(params, "name"), object_parameter(params, "arguments")
     tool = _named(caller, name)
     try:
-        result: ToolResult = await tool.run(caller, given)
+        with asking_as(f"mcp tools/call {tool.name}"):
+            result: ToolResult = await tool.run(caller, given)
     except RefusedError as error:
         return refused(error.problem)
     except Exception as error:  # noqa: BLE001 - the model learns of it, and the log has the rest

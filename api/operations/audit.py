@@ -12,8 +12,9 @@ from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query as chains
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
-from orchestrator.record.audit.search import Search, search
-from orchestrator.record.audit.verification import verify
+from orchestrator.record.audit.verifier import Verifier
+from orchestrator.record.search_index.search import Search, search
+from orchestrator.record.search_index.search_index import SearchIndex
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,
@@ -32,6 +33,8 @@ from paddock.contract.audit import (
     DeniedMost,
     ExportQuery,
     FoundEvents,
+    IndexProgress,
+    ReindexBody,
     SearchQuery,
     VerifyQuery,
 )
@@ -49,14 +52,15 @@ _AUDIT = SESSION + "/audit"
     summary="Search the events of all sessions",
     answers="A page of events, newest first.",
 )
-async def search_all_audit(context: Context, database: Database, query: SearchQuery) -> FoundEvents:
+async def search_all_audit(
+    context: Context, search_index: SearchIndex, query: SearchQuery
+) -> FoundEvents:
     """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
-    `next` is null. Session, rule, actor, operation, and denials have indexes; so do times and
-    owners if at most 50,000 events match them. Other conditions, such as `text`, are checked on the
-    remaining events, at most 50,000 per page. Archived chains are not searched: `archived` counts
-    them.
+    `next` is null. The rarest of session, owner, rule, actor, operation and decision selects the
+    events that are examined, and so do the times; other conditions, such as `text`, are checked on
+    these, at most 50,000 per page. Archived chains are not searched: `archived` counts them.
     """
     wanted = Search(
         session=query.session,
@@ -71,7 +75,7 @@ async def search_all_audit(context: Context, database: Database, query: SearchQu
         since=query.since,
         until=query.until,
     )
-    found = await search(database, wanted, query.cursor, query.limit)
+    found = await search(search_index, wanted, query.cursor, query.limit)
     items = [_recorded(event) for event in found.items]
     return FoundEvents(items=items, next=found.next, archived=found.archived)
 
@@ -84,10 +88,12 @@ async def search_all_audit(context: Context, database: Database, query: SearchQu
     summary="Show what was denied most",
     answers="The largest groups of denials.",
 )
-async def count_denials(context: Context, database: Database, query: DenialsQuery) -> DeniedMost:
+async def count_denials(
+    context: Context, search_index: SearchIndex, query: DenialsQuery
+) -> DeniedMost:
     """The latest 1,000 denials in the caller's sessions, by session, operation and rule."""
     wanted = Search(visible_to=context.principal.sees_owner, decision="deny", since=query.since)
-    found = await search(database, wanted, limit=MOST_EXAMINED)
+    found = await search(search_index, wanted, limit=MOST_EXAMINED)
     items = [
         DenialGroup(
             session_id=group.latest["session_id"],
@@ -114,8 +120,8 @@ async def search_audit(context: Context, database: Database, query: AuditQuery) 
     """Events in order, filtered; `next` is the `after` of the next page.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
-    `next` is null. With several filters, and for `pending`, one page examines at most 10,000
-    events.
+    `next` is null. With several filters, for `pending`, and for `command.exit`, one page examines
+    at most 10,000 events.
     """
     key = await _key(context, query)
     number: Event = {"incarnation": await chains.incarnation(database, key)}
@@ -172,10 +178,10 @@ async def export_audit(
     summary="Verify a session's chain",
     answers="The verdict.",
 )
-async def verify_audit(context: Context, database: Database, query: VerifyQuery) -> AuditVerdict:
+async def verify_audit(context: Context, verifier: Verifier, query: VerifyQuery) -> AuditVerdict:
     """Recomputes the whole chain; with `seq` and `hash`, the chain must also contain that event."""
     key = await _key(context, query)
-    verdict = await verify(database, key, seq=query.seq, hash=query.hash)
+    verdict = await verifier.verify(key, seq=query.seq, hash=query.hash)
     return AuditVerdict(**asdict(verdict))
 
 
@@ -215,6 +221,29 @@ async def list_archives(context: Context, archiving: Archiving, query: ArchivesQ
     full = len(found) == query.limit
     items = [Archive(**archived.public()) for archived in found]
     return Archives(items=items, next=found[-1].session_key if full else None)
+
+
+@operation(
+    "POST",
+    "/api/audit/index",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Make the search index again",
+    answers="How far it is.",
+    examples={"begin": {}, "follow": {"after": 500}},
+)
+async def reindex_audit(
+    context: Context, search_index: SearchIndex, body: ReindexBody
+) -> IndexProgress:
+    """Removes the search index and begins to make it again from the ledger.
+
+    With `after`, it begins nothing, and answers as soon as the index is further than that, or after
+    a few seconds. Searches find everything meanwhile, but are slower. Only admins' keys may do
+    this.
+    """
+    if body.after is None:
+        return IndexProgress(**(await search_index.rebuild())._asdict())
+    return IndexProgress(**(await search_index.progress(body.after))._asdict())
 
 
 def _recorded(event: Event) -> AuditEvent:

@@ -29,7 +29,7 @@ async def fork_session(
 
     They belong to the caller, and have the session's level, image, labels, variables, limits,
     time-outs, policy and the limits of its budget, unused. They have none of its secrets, turns and
-    open ports. It may be in use meanwhile.
+    open ports. They have what root inside has written over the image. It may be in use meanwhile.
     """
     principal, work = context.principal, context.work
 

@@ -15,6 +15,7 @@ from paddock.contract.snapshots import (
     NamedSnapshot,
     NamedSnapshots,
     SnapshotBody,
+    SnapshotChangeBody,
     SnapshotKeyQuery,
     SnapshotListQuery,
 )
@@ -41,9 +42,11 @@ async def create_snapshot(
 
     The session may be in use: what writes to the workspace waits for a moment. The copy shares its
     blocks with the workspace if the host's disk can do that, whatever its size. What is staged is
-    not in it.
+    not in it. `layer` also keeps what root inside has written over the image.
     """
-    taking = named_snapshots.take(context.principal, context.session(), body.name, body.metadata)
+    taking = named_snapshots.take(
+        context.principal, context.session(), body.name, body.metadata, layer=body.layer
+    )
     return Made(view(await context.work.complete(taking), settings.snapshot_retention))
 
 
@@ -93,6 +96,30 @@ async def show_snapshot(
     """The snapshot with that name or id; while it is taken, how far that is."""
     shown = await named_snapshots.show(_owner(context, query, name), name)
     return view(shown, settings.snapshot_retention)
+
+
+@operation(
+    "PATCH",
+    _SNAPSHOT,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Change the texts of a named snapshot",
+    answers="The snapshot.",
+    errors=("not_found", "conflict"),
+    examples={"tested": {"metadata": {"tested": "yes", "commit": None}}},
+)
+async def change_snapshot(
+    context: Context,
+    named_snapshots: NamedSnapshotsService,
+    settings: Settings,
+    name: str,
+    query: SnapshotKeyQuery,
+    body: SnapshotChangeBody,
+) -> NamedSnapshot:
+    """Sets or removes texts of the snapshot with that name or id; its files stay as they are."""
+    owner = _owner(context, query, name)
+    changing = named_snapshots.change(context.principal, owner, name, body.metadata)
+    return view(await context.work.complete(changing), settings.snapshot_retention)
 
 
 @operation(

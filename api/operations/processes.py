@@ -19,6 +19,7 @@ from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from orchestrator.work.commands import running_command
 from orchestrator.work.commands.execution import Executions
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from orchestrator.work.files.downloads import part_of
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
@@ -44,9 +45,11 @@ _PROCESS = _PROCESSES + "/{command_id}"
     summary="List a session's commands",
     answers="The commands.",
 )
-async def list_processes(context: Context) -> Commands:
+async def list_processes(context: Context, recorded: RecordedCommands) -> Commands:
     """All running commands and the latest ended ones, oldest first."""
-    commands = list(context.session().commands.values())
+    session = context.session()
+    await recorded.recall(session)
+    commands = list(session.commands.values())
     return Commands(items=await spread(commands, view), next=None)
 
 
@@ -61,10 +64,14 @@ async def list_processes(context: Context) -> Commands:
     events=EVENTS,
 )
 async def read_process(
-    context: Context, executions: Executions, command_id: str, query: OutputQuery
+    context: Context,
+    executions: Executions,
+    recorded: RecordedCommands,
+    command_id: str,
+    query: OutputQuery,
 ) -> CommandOutput | EventStream:
     """One command with its output from an offset on, or (SSE) live to its end."""
-    session, command = _find(context, command_id)
+    session, command = await _find(context, recorded, command_id)
     after = context.resume_position(query.after) or 0
     if context.wants_events:
         context.work.follow()
@@ -95,7 +102,11 @@ async def read_process(
     headers=(RANGE,),
 )
 async def read_output(
-    context: Context, executions: Executions, command_id: str, query: PrintedQuery
+    context: Context,
+    executions: Executions,
+    recorded: RecordedCommands,
+    command_id: str,
+    query: PrintedQuery,
 ) -> Printed | PrintedPart:
     """Everything that a command prints and has printed, to its end, exactly as it was written.
 
@@ -103,7 +114,7 @@ async def read_output(
     kept; `after` begins after them. `Range` is about what follows `after`. It is ignored while the
     command runs, with `stream`, and in another form or with several ranges.
     """
-    session, command = _find(context, command_id)
+    session, command = await _find(context, recorded, command_id)
     context.work.follow()
     with ExitStack() as held:
         held.enter_context(context.streaming("output", session))
@@ -149,12 +160,14 @@ async def watch(
     errors=WORK_ERRORS,
     examples={"line": {"data": "yes\n"}, "end": {"close": True}},
 )
-async def feed_process(context: Context, command_id: str, body: StdinBody) -> InputTaken:
+async def feed_process(
+    context: Context, recorded: RecordedCommands, command_id: str, body: StdinBody
+) -> InputTaken:
     """Sends data to a command's standard input; waits until the command has read earlier input.
 
     If the command does not read for 20 s: 409 `busy`.
     """
-    session, command = _find(context, command_id)
+    session, command = await _find(context, recorded, command_id)
     data = body.input
     feeding = running_command.feed(session, command, data, body.close)
     await context.work.complete(feeding)
@@ -172,14 +185,19 @@ async def feed_process(context: Context, command_id: str, body: StdinBody) -> In
     examples={"name": {"signal": "TERM"}, "number": {"signal": 2}},
     stops=stops.signals_command,
 )
-async def signal_process(context: Context, command_id: str, body: SignalBody) -> SignalSent:
+async def signal_process(
+    context: Context, recorded: RecordedCommands, command_id: str, body: SignalBody
+) -> SignalSent:
     """Sends a signal to a command's process group."""
-    session, command = _find(context, command_id)
+    session, command = await _find(context, recorded, command_id)
     sending = running_command.signal(session, command, body.signal)
     await context.work.complete(sending)
     return SignalSent(command_id=command.id, signal=body.signal)
 
 
-def _find(context: Context, command_id: str) -> tuple[Session, Command]:
+async def _find(
+    context: Context, recorded: RecordedCommands, command_id: str
+) -> tuple[Session, Command]:
     session = context.session()
+    await recorded.recall(session)
     return session, running_command.find(session, command_id)

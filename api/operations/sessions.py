@@ -15,6 +15,8 @@ from orchestrator.operate.templates.templates import Templates
 from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
+from orchestrator.state.session_pages import WantedSessions
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import (
     CloseQuery,
@@ -24,9 +26,6 @@ from paddock.contract.session_requests import (
 )
 from paddock.contract.sessions import CreatedSession, PurgedWorkspace, Session, Sessions
 from sandbox_agent.decide.redaction import Redactor
-
-# Statuses of sessions that are not kept in memory permanently.
-ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
 
 _TAG = "Sessions"
 CREATING = (
@@ -88,15 +87,21 @@ async def list_sessions(
     parent_key = (
         None if query.parent is None else await _parent_key(context, sessions, query.parent)
     )
-    find = _ended if query.status in ENDED else _living
+    wanted = WantedSessions(
+        context.principal.sees_owner,
+        sessions.registry.ended_after,
+        query.status,
+        query.label,
+        query.metadata or (),
+        query.work_id,
+        parent_key,
+        query.order == "asc",
+    )
     start = None if query.cursor is None else _decode_cursor(query.cursor)
-    # One more than a page shows whether there are more.
-    found = await find(context, sessions, query, parent_key, start)
-    page = found[: query.limit]
-    more = len(found) > len(page)
+    found, following = await sessions.finder.page(wanted, start, query.limit)
     return Sessions(
-        items=await spread(page, views.session),
-        next=_encode_cursor(_position(page[-1])) if more else None,
+        items=await spread(found, views.session),
+        next=None if following is None else _encode_cursor(following),
     )
 
 
@@ -108,9 +113,12 @@ async def list_sessions(
     summary="Inspect a session",
     answers="The session.",
 )
-async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
+async def inspect_session(
+    context: Context, sessions: SessionsService, recorded: RecordedCommands
+) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
+    await recorded.recall(session)
     return views.inspected(session, await sessions.inspector.inspect(session))
 
 
@@ -208,51 +216,6 @@ async def created(
 async def _parent_key(context: Context, sessions: SessionsService, session_id: str) -> str:
     """The key of the latest session with that id. Raises: NotFoundError."""
     return await sessions.finder.record_key(context.principal, session_id)
-
-
-async def _living(
-    context: Context,
-    sessions: SessionsService,
-    query: SessionsQuery,
-    parent_key: str | None,
-    start: tuple[str, str] | None,
-) -> list[domain.Session]:
-    """Live and recently ended sessions, from that position on."""
-    found = sessions.finder.list(
-        context.principal,
-        status=query.status,
-        label=query.label,
-        metadata=query.metadata or (),
-        work_id=query.work_id,
-        parent_key=parent_key,
-    )
-    found.sort(key=_position, reverse=True)
-    return [session for session in found if start is None or _position(session) < start]
-
-
-async def _ended(
-    context: Context,
-    sessions: SessionsService,
-    query: SessionsQuery,
-    parent_key: str | None,
-    start: tuple[str, str] | None,
-) -> list[domain.Session]:
-    """All ended sessions from that position on, one more than a page."""
-    found = await sessions.finder.list_ended(
-        context.principal,
-        status=None if query.status == "ended" else query.status,
-        label=query.label,
-        metadata=query.metadata or (),
-        work_id=query.work_id,
-        parent_key=parent_key,
-        before=start,
-        limit=query.limit + 1,
-    )
-    return list(found)
-
-
-def _position(session: domain.Session) -> tuple[str, str]:
-    return session.created_at, session.key
 
 
 def _encode_cursor(position: tuple[str, str]) -> str:

@@ -35,6 +35,8 @@ class Work:
         self._tasks = TaskScope("work for a client that has gone")
         self._streams: set[asyncio.Task[Any]] = set()
         self._allowed: dict[asyncio.Task[Any], Callable[[], bool]] = {}
+        # What is held between requests: whether it may be, and how it ends.
+        self._held: dict[object, tuple[Callable[[], bool], Callable[[], object]]] = {}
         self.stopping = False
 
     async def complete(
@@ -77,10 +79,25 @@ class Work:
         finally:
             del self._allowed[task]
 
+    @contextmanager
+    def holding(self, allowed: Callable[[], bool], end: Callable[[], object]) -> Iterator[None]:
+        """Calls `end` when `recheck` finds that it is not `allowed` any more, whichever task it is.
+
+        `end` leaves the block.
+        """
+        held = object()
+        self._held[held] = allowed, end
+        try:
+            yield
+        finally:
+            self._held.pop(held, None)
+
     def recheck(self) -> None:
-        """Ends the answers to callers whose credential is no longer valid."""
+        """Ends what callers have whose credential is no longer valid: answers, and what is held."""
         for task in [task for task, allowed in self._allowed.items() if not allowed()]:
             task.cancel()
+        for end in [end for allowed, end in self._held.values() if not allowed()]:
+            end()
 
     def stop(self) -> None:
         """Ends endless tasks. From now on, a disconnect does not count as the client's decision."""

@@ -127,6 +127,7 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
             "denials": [_denial(event) for event in inspection.denials],
             "telemetry": telemetry(shown, inspection.counts, datetime.now(UTC))._asdict(),
             "runtime": None if shown.sandbox is None else shown.sandbox.runtime,
+            "own_link": None if shown.sandbox is None else shown.sandbox.own_link,
             "facilities": facilities_of(shown, inspection.host),
         }
     )

@@ -28,6 +28,7 @@ def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
             "size_bytes": found.size,
             "used_bytes": found.used_bytes,
             "stored_bytes": found.bytes,
+            "layer_bytes": found.layer_bytes,
             "copied_bytes": copied,
             "method": found.method,
             "frozen_ms": found.frozen_us / 1000 if found.ready else None,

@@ -77,6 +77,7 @@ OPERATIONS = frozenset(
         "template.end",
         "snapshot.start",
         "snapshot.end",
+        "snapshot.change",
         "snapshot.remove",
         "session.fork",
         "session.fork_end",

@@ -24,6 +24,9 @@ class FaultPoint(StrEnum):
     CREATE_PART_OPENED = "create.part_opened"  # any part of the sandbox
     CREATE_ACKNOWLEDGED = "create.acknowledged"
 
+    LINK_STARTED = "link.started"  # the container runs, without its network
+    LINK_MADE = "link.made"
+
     SPAWN_RECORDED = "spawn.recorded"  # there is no child yet
     SPAWN_JOINED = "spawn.joined"  # the child is acknowledged, but its client does not know it
     SPAWN_ENDING = "spawn.ending"  # the child has ended, but its parent has no record of that

@@ -61,6 +61,17 @@ def known_fields() -> Mapping[str, object]:
     return {} if known is None else known.fields
 
 
+@contextmanager
+def asking_as(name: str) -> Iterator[None]:
+    """Names what this context does by a request of a foreign protocol; secrets stay known."""
+    known = _KNOWN.get(None) or _Known({}, [])
+    token = _KNOWN.set(known._replace(fields={**known.fields, ASKED_AS: name}))
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
 def asked_as() -> str | None:
     """The name that this context's request has in a foreign protocol; None for other work."""
     name = known_fields().get(ASKED_AS)

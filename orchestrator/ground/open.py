@@ -16,6 +16,9 @@ from orchestrator.ground.store.scrubber import Scrubber
 from orchestrator.ground.tasks import Tasks
 from orchestrator.ground.threads import Aside
 
+# In the state directory.
+DATABASE_FILE = "paddock.db"
+
 
 @dataclass(frozen=True, slots=True)
 class GroundFloor:
@@ -47,7 +50,7 @@ async def open_ground(state_dir: Path, lag: LoopLag, closers: AsyncExitStack) ->
     closers.callback(clock.close)
     metrics = Metrics()
     tasks = Tasks(metrics.task_restarted)
-    database = await Database.open(state_dir / "paddock.db")
+    database = await Database.open(state_dir / DATABASE_FILE)
     closers.push_async_callback(database.close)
     scrubber = Scrubber(database, tasks)
     closers.push_async_callback(scrubber.close)

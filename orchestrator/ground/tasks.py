@@ -28,6 +28,7 @@ class TaskName(StrEnum):
     POLICY = "policy"
     POLICY_WATCH = "policy-watch"
     SCRUBBER = "scrubber"
+    SEARCH_INDEX = "search-index"
     KEPT_WORKSPACES = "kept-workspaces"
     SNAPSHOTS = "snapshots"
     ARCHIVING = "archiving"

@@ -31,7 +31,9 @@ from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
+from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.open import RulesFloor
@@ -56,6 +58,7 @@ from orchestrator.work.code.cells import Cells
 from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
@@ -101,6 +104,8 @@ class Instance:
     session_policies: SessionPolicies
 
     ledger: Ledger
+    search_index: SearchIndex
+    verifier: Verifier
     secrets: ProxySecrets
 
     images: AllowedImages
@@ -115,6 +120,7 @@ class Instance:
     memory: Memory
     models: Models
     executions: Executions
+    recorded_commands: RecordedCommands
     contexts: Contexts
     cells: Cells
     files: Files

@@ -67,6 +67,7 @@ async def open_operate(
             sessions,
             rules.levels,
             record.ledger,
+            record.search_index,
             host.node,
             pool,
             sandbox.key_bytes,

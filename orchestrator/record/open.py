@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
 from orchestrator.record.audit.ledger import Ledger
@@ -12,6 +12,8 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.refusal_marks import RefusalMarks
 from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.audit.verifier import Verifier
+from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.record.secrets.sealer import Sealer
@@ -25,6 +27,8 @@ class RecordFloor:
     """`end_requests` ask for the ends of sessions; nothing else on this floor ends one."""
 
     ledger: Ledger
+    search_index: SearchIndex
+    verifier: Verifier
     room: RecordRoom
     recorder: Recorder
     stops: StopRecords
@@ -46,11 +50,18 @@ async def open_record(
     database = ground.database
     ledger = Ledger(database)
     closers.push_async_callback(ledger.close)
+    state_dir = settings.state_dir
+    ledger_file = state_dir / DATABASE_FILE
+    index = SearchIndex(state_dir / "search.db", ledger_file, ledger)
+    closers.push_async_callback(index.close)
+    index.start(ground.tasks)
+    verifier = Verifier(database, ledger_file)
+    closers.push_async_callback(verifier.close)
     room = RecordRoom(
         rules.keys,
         settings.key_limits,
         settings.min_free_disk_bytes,
-        partial(free_bytes, settings.state_dir),
+        partial(free_bytes, state_dir),
     )
     await room.load(database)
     recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database))
@@ -63,7 +74,10 @@ async def open_record(
     budgets = Budgets(recorder, stops, ground.metrics, ends)
     agent_events = AgentEvents(recorder, budgets)
     closers.push_async_callback(agent_events.close)
-    sealer = Sealer(settings.state_dir)
+    sealer = Sealer(state_dir)
     secrets = ProxySecrets(database, recorder, configured, sealer)
     await secrets.load()
-    return RecordFloor(ledger, room, recorder, stops, ends, budgets, agent_events, sealer, secrets)
+    return RecordFloor(
+        *(ledger, index, verifier, room, recorder, stops, ends),
+        *(budgets, agent_events, sealer, secrets),
+    )

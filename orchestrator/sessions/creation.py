@@ -239,7 +239,16 @@ class Creation:
 
 
 def _check_fits(session: Session, files: StartingFiles | None) -> None:
-    """Raises: ValidationError if the workspace is too small for the files that it begins with."""
+    """Raises: ValidationError if the workspace is too small for the files that it begins with.
+
+    Likewise if its level has no place for the layer that it begins with.
+    """
+    if files is not None and files.layer and session.level.root_bytes is None:
+        raise ValidationError(
+            f"permission_level must be one with root_bytes: the snapshot has a writable layer, and "
+            f"{session.level.name} has none",
+            field="permission_level",
+        )
     if files is not None and files.used_bytes > session.limits.workspace_bytes:
         raise ValidationError(
             f"limits.workspace_bytes must be at least {files.used_bytes}, which the snapshot has",

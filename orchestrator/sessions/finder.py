@@ -1,18 +1,20 @@
 """Finds sessions: live ones, recently ended ones, and the records of all that were."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.store.database import Database
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import clamped_limits
-from orchestrator.state import stored_sessions
+from orchestrator.state import session_pages, stored_sessions
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
+from orchestrator.state.session_pages import Position, WantedSessions
 from orchestrator.state.stored_sessions import SessionRow
 
-# Names and texts that sessions must have, all of them.
-Pairs = Sequence[tuple[str, str]]
+# For one page: they examine as many rows as there can be live sessions.
+_MOST_LOOKS = 10
 
 
 class Finder:
@@ -37,53 +39,35 @@ class Finder:
         """The live session of a handle."""
         return self._registry.by_handle(handle_sha256)
 
-    def list(
-        self,
-        principal: Principal,
-        *,
-        status: str | None = None,
-        label: tuple[str, str] | None = None,
-        metadata: Pairs = (),
-        work_id: str | None = None,
-        parent_key: str | None = None,
-    ) -> list[Session]:
-        """The sessions that the principal may see, newest first.
+    async def page(
+        self, wanted: WantedSessions, after: Position | None, most: int
+    ) -> tuple[Sequence[Session], Position | None]:
+        """The wanted sessions that follow that position, up to `most`; and where to go on, if so.
 
-        They are the children of the session `parent_key`, or without it those that have no parent.
+        The database finds and sorts them, others are served between two looks. There may be fewer,
+        or none, although there are more: what few sessions have is searched for in parts.
         """
-        found = [
-            session
-            for session in self._registry.all
-            if principal.may_see(session.key, session.owner)
-            and (status is None or session.status == status)
-            and (label is None or session.terms.labels.get(label[0]) == label[1])
-            and all(session.terms.metadata.get(name) == text for name, text in metadata)
-            and work_id in (None, session.terms.work_id)
-            and session.family.parent_key == parent_key
-        ]
-        return sorted(found, key=lambda session: session.created_at, reverse=True)
+        keys: list[str] = []
+        for _ in range(_MOST_LOOKS):
+            left = most - len(keys)
+            search = partial(session_pages.find_keys, wanted=wanted, after=after, most=left)
+            found = await self._database.browse(search)
+            keys += found.keys
+            after = found.next
+            if after is None or len(keys) == most:
+                break
+        # The end of one may not be on record yet.
+        return [each for each in await self._sessions(keys) if wanted.fits(each.status)], after
 
-    async def list_ended(
-        self,
-        principal: Principal,
-        *,
-        status: str | None,
-        label: tuple[str, str] | None,
-        metadata: Pairs,
-        work_id: str | None,
-        parent_key: str | None,
-        before: tuple[str, str] | None,
-        limit: int,
-    ) -> Sequence[Session]:
-        """The principal's ended sessions, however old, newest first; `parent_key` as in `list`.
-
-        `status` None: with any status; `before`: created before that (created_at, key).
-        """
-        wanted = stored_sessions.EndedPage(
-            principal.sees_owner, status, label, before, limit, work_id, parent_key, metadata
-        )
-        rows = await self._database.browse(lambda conn: stored_sessions.load_ended(conn, wanted))
-        return [SessionRow(row, self._root_dir, clamped_limits).session for row in rows]
+    async def _sessions(self, keys: Sequence[str]) -> Sequence[Session]:
+        """The sessions with these keys: those in memory, and others from their records."""
+        known = {key: session for key in keys if (session := self._registry.by_key(key))}
+        others = [key for key in keys if key not in known]
+        if others:
+            load = partial(stored_sessions.load_keys, keys=others)
+            for row in await self._database.browse(load):
+                known[row["key"]] = SessionRow(row, self._root_dir, clamped_limits).session
+        return [known[key] for key in keys if key in known]
 
     async def record_key(
         self, principal: Principal, session_id: str, incarnation: int | None = None

@@ -17,7 +17,7 @@ def why_busy(session: Session, own_uses: int = 0, *, waiting_ends: bool = False)
     what only waits for work, as the programs of code contexts do.
     """
     used = session.at_work > 0 or session.uses > own_uses
-    left = [command for command in session.commands.values() if not command.settled]
+    left = session.commands.unsettled
     if used or not all(waiting_ends and command in waiting(session) for command in left):
         return "commands or requests run in the session: wait for them, or interrupt them"
     if session.terminals:

@@ -20,16 +20,16 @@ from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.egress import connections
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST
+from orchestrator.sandbox.sandboxes.container_parts import end
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
 from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
-from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state import session_pages, session_rows, stored_sessions
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
-from orchestrator.work.commands.recorded_commands import latest_commands
 from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.proposals import Proposals
 from paddock.contract.words import Rationale, Status
@@ -71,10 +71,11 @@ class Recovery:
     ) -> None:
         self._settings = settings
         self._database = ground.database
-        self._engine = host.engine
+        self._engine, self._node = host.engine, host.node
         self._recorder = record.recorder
         self._executions = work.executions
         self._cells = work.cells
+        self._recorded_commands = work.recorded_commands
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._volumes = sandbox.volumes
@@ -122,7 +123,8 @@ class Recovery:
         return self._found
 
     async def _load(self, sandboxes: Iterable[str]) -> list[SessionRow]:
-        after = stored_sessions.ended_after(self._settings.terminated_ttl)
+        after = self._sessions.registry.ended_after
+        await self._database.write(session_pages.forgetting(after))
         rows = await self._database.read(
             lambda connection: stored_sessions.load(connection, after, sandboxes)
         )
@@ -153,14 +155,15 @@ class Recovery:
         if not row.acknowledged:
             await self._forget(session)
         elif not session.live:
-            session.commands = await latest_commands(self._database, session.key)
+            self._recorded_commands.leave(session)
             self._sessions.registry.end(session)
             if container is not None:  # killed after its end was recorded
+                await self._recorded_commands.recall(session)
                 await self._close_gaps(session)
             await self._complete_miss(session)
             await self._sandboxes.unstage(session)
         else:
-            session.commands = await latest_commands(self._database, session.key)
+            await self._recorded_commands.take_up(session)
             self._sessions.registry.add(session)
             await self._cells.record_lost(session)
             await self._proposals.recover(session)
@@ -204,7 +207,7 @@ class Recovery:
             # sandbox has the rights of the old level.
             gone = session_rows.updating(session, sandbox=None, container_id=None)
             await self._database.write(gone)
-            await self._engine.remove(container.id)
+            await self._remove(container)
             await self._leave_closed(session)
             return
         try:
@@ -271,17 +274,30 @@ class Recovery:
             for session in self._sessions.registry.live
             if session.sandbox is not None
         }
-        for name, container in containers.items():
-            if name not in in_use:
-                await self._engine.remove(container.id)
-                self._found.containers_removed += 1
         left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
         threads = Threads("directories that are left over", _MOST_RELEASES)
+        # A process that waits in a write to a frozen layer can't be ended.
+        await asyncio.gather(*(self._thaw(directory, threads) for directory in left))
+        for name, container in containers.items():
+            if name not in in_use:
+                await self._remove(container)
+                self._found.containers_removed += 1
         await asyncio.gather(*(self._release(directory, threads) for directory in left))
         sandboxes = (session.sandbox for session in self._sessions.registry.live)
         if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
         await self._sandboxes.agents.remove_unused()
+
+    async def _remove(self, container: Container) -> None:
+        """Removes a container, which an interrupted end may have frozen."""
+        await end(self._node, container.id, None)
+        await self._engine.remove(container.id)
+
+    async def _thaw(self, directory: SandboxDirectory, threads: Threads) -> None:
+        try:
+            await threads.call(directory.thaw_layer, _RELEASE_SECONDS)
+        except OSError as error:  # includes time-outs
+            log.error("%s may be frozen: %s", directory.path, error)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
         """A mount that hangs affects only its own directory, which the next start finds again."""

@@ -10,6 +10,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.store.effect import both
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
@@ -21,7 +22,7 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.spawn_ends import SpawnEnds
-from orchestrator.state import session_rows
+from orchestrator.state import session_pages, session_rows
 from orchestrator.state.family import leave
 from orchestrator.state.lifecycle import Termination
 from orchestrator.state.registry import Registry
@@ -210,7 +211,10 @@ class SessionEnds:
                     time=termination.terminated_at,
                     stop=True,
                 ),
-                effect=session_rows.with_end(session, status, termination),
+                effect=both(
+                    session_rows.with_end(session, status, termination),
+                    session_pages.forgetting(self._registry.ended_after),
+                ),
             )
             if has_values:
                 self._scrub()

@@ -184,13 +184,24 @@ class SandboxDirectory:
         """Unmounts them; may be called again. Raises: MountError, OSError."""
         _unmount_all(self.volumes)
 
-    def make_layer(self, layers: Sequence[str], uid: int, size: int) -> Mapping[str, Path]:
+    def make_layer(
+        self,
+        layers: Sequence[str],
+        over: str,
+        uid: int,
+        size: int,
+        start: root_layer.Start | None = None,
+    ) -> Mapping[str, Path]:
         """Makes the writable layer; returns what of the image it covers, and where that is.
 
         Raises: the errors of `root_layer.make`.
         """
-        paths = root_layer.make(self.layer, layers, uid, size)
+        paths = root_layer.make(self.layer, layers, over, uid, size, start)
         return {path: root_layer.covered(self.layer, path) for path in paths}
+
+    def thaw_layer(self) -> None:
+        """Thaws the layer that a copy has left frozen, if there is one. Raises: OSError."""
+        root_layer.thaw_left(self.layer)
 
     def remove_layer(self) -> None:
         """Removes it with its content; may be called again. Raises: MountError, OSError."""

@@ -25,6 +25,10 @@ class Registry:
         self._live: dict[str, Session] = {}
         self._by_handle: dict[str, Session] = {}
         self._ended: dict[str, Session] = {}
+        # All of these, by their keys.
+        self._by_key: dict[str, Session] = {}
+        # Those that live or are being created, by their owners and keys.
+        self._held: dict[str, dict[str, Session]] = {}
         self._reserved: dict[str, Session] = {}
         # The limits to which sessions are changing, by their keys.
         self._changing: dict[str, SessionLimits] = {}
@@ -50,11 +54,14 @@ class Registry:
         name = session.id.casefold()
         if name in self._live or name in self._reserved:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")
-        self._reserved[name] = session
+        self._reserved[name] = self._by_key[session.key] = session
+        self._hold(session)
 
     def unreserve(self, session: Session) -> None:
         """Releases the id that was reserved for the session."""
         _drop(self._reserved, session.id.casefold(), session)
+        _drop(self._by_key, session.key, session)
+        self._let_go(session)
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
@@ -69,8 +76,7 @@ class Registry:
         """The resources of the owner's sessions, including those being created."""
         held = [
             (session.limits, self._changing.get(session.key, session.limits))
-            for session in (*self._live.values(), *self._reserved.values())
-            if session.owner == owner
+            for session in self._held.get(owner, {}).values()
         ]
         return KeyUsage(
             len(held),
@@ -81,7 +87,8 @@ class Registry:
     def add(self, session: Session) -> None:
         """Adds a session that exists from now on."""
         self.unreserve(session)
-        self._live[session.id.casefold()] = session
+        self._live[session.id.casefold()] = self._by_key[session.key] = session
+        self._hold(session)
         self._by_handle[session.handle_sha256] = session
 
     def end(self, session: Session) -> None:
@@ -90,11 +97,14 @@ class Registry:
         Another session with its id, live or ended later, is not affected.
         """
         _drop(self._live, session.id.casefold(), session)
+        self._let_go(session)
         _drop(self._by_handle, session.handle_sha256, session)
         other = self._ended.get(session.id)
         if other is None or _ended_at(other) <= _ended_at(session):
-            self._ended.pop(session.id, None)
-            self._ended[session.id] = session
+            self._forget(session.id)
+            self._ended[session.id] = self._by_key[session.key] = session
+        else:
+            _drop(self._by_key, session.key, session)
         self._forget_old()
 
     def rehandle(self, session: Session, handle_sha256: str) -> None:
@@ -121,8 +131,19 @@ class Registry:
 
     def owner(self, session_key: str) -> str | None:
         """The owner of a known session, or of one being created, by its key."""
-        known = (*self._live.values(), *self._reserved.values(), *self._ended.values())
-        return next((session.owner for session in known if session.key == session_key), None)
+        session = self._by_key.get(session_key)
+        return None if session is None else session.owner
+
+    def by_key(self, session_key: str) -> Session | None:
+        """The live or recently ended session with that key."""
+        session = self._by_key.get(session_key)
+        created = session is not None and session.id.casefold() not in self._reserved
+        return session if created else None
+
+    @property
+    def ended_after(self) -> str:
+        """The time before which ended sessions are no longer shown."""
+        return time_text(datetime.now(UTC) - self._ttl)
 
     @property
     def live(self) -> list[Session]:
@@ -135,12 +156,28 @@ class Registry:
         self._forget_old()
         return [*self._live.values(), *self._ended.values()]
 
+    def _hold(self, session: Session) -> None:
+        self._held.setdefault(session.owner, {})[session.key] = session
+
+    def _let_go(self, session: Session) -> None:
+        held = self._held.get(session.owner, {})
+        _drop(held, session.key, session)
+        if not held:
+            self._held.pop(session.owner, None)
+
     def _forget_old(self) -> None:
-        oldest = time_text(datetime.now(UTC) - self._ttl)
-        for session_id, session in list(self._ended.items()):
+        oldest = self.ended_after
+        while self._ended:
+            session_id, session = next(iter(self._ended.items()))
             if _ended_at(session) > oldest and len(self._ended) <= _MOST_ENDED:
                 break
-            del self._ended[session_id]
+            self._forget(session_id)
+
+    def _forget(self, session_id: str) -> None:
+        """Forgets the ended session with that id, if there is one."""
+        session = self._ended.pop(session_id, None)
+        if session is not None:
+            _drop(self._by_key, session.key, session)
 
 
 def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:

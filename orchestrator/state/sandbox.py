@@ -63,9 +63,13 @@ class Sandbox:
     start: Start = Start.COLD
     ways: Sequence[Way] = ()
     runtime: str | None = None  # as the engine calls it; None: it did not answer
+    # Whether not the engine has linked it to its network; None: it has none, or is not known.
+    own_link: bool | None = None
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
+    # Whether its control group is frozen, of which its engine does not know.
+    frozen_here: bool = False
     # Copies of its workspace that what runs in it waits for.
     freezes: Freezes = field(default_factory=Freezes)
 

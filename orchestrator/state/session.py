@@ -23,6 +23,7 @@ from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.state.budget import Budget
 from orchestrator.state.command import Command
+from orchestrator.state.command_history import CommandHistory
 from orchestrator.state.family import Family
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
 from orchestrator.state.open_port import SessionPorts
@@ -31,10 +32,8 @@ from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import IdleAction, Status
-from sandbox_agent.decide.protocol import MOST_STORED, WORKSPACE_DIR
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
-# Ended commands that a session remembers, in addition to running ones.
-_REMEMBERED_COMMANDS = 64
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
 # Streams of unlimited duration that clients may have open.
@@ -86,7 +85,7 @@ class Session:
     terminals: set[str] = field(default_factory=set)
     # The number of terminals that are being started or have pending work.
     busy_terminals: int = 0
-    commands: dict[str, Command] = field(default_factory=dict)
+    commands: CommandHistory = field(default_factory=CommandHistory)
     ports: SessionPorts = field(default_factory=SessionPorts)
     # How far its sandbox is given up; None: it is not.
     suspension: Suspension | None = None
@@ -152,7 +151,7 @@ class Session:
     @property
     def running(self) -> list[Command]:
         """The commands that have not ended."""
-        return [command for command in self.commands.values() if not command.ended]
+        return [command for command in self.commands.unsettled if not command.ended]
 
     def latest(self, most: int) -> list[Command]:
         """The running commands and the latest ended ones; `most` in all, unless more run."""
@@ -237,8 +236,7 @@ class Session:
 
         A command whose evidence is still being written counts.
         """
-        at_work = sum(not each.settled for each in self.commands.values())
-        if at_work + len(self.terminals) >= MAX_RUNNING:
+        if len(self.commands.unsettled) + len(self.terminals) >= MAX_RUNNING:
             raise BusyError(
                 f"{MAX_RUNNING} commands and terminals run in this session already: wait for one "
                 "of them to end, or end one"
@@ -274,12 +272,3 @@ class Session:
             yield
         finally:
             self.streams[kind] -= 1
-
-    def remember(self, command: Command) -> None:
-        """Keeps a command; of ended ones the latest, and the latest with stored output."""
-        self.commands[command.id] = command
-        ended = [kept for kept in self.commands.values() if kept.settled]
-        stored = [kept for kept in ended if kept.stored][-MOST_STORED:]
-        for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
-            if kept not in stored:
-                del self.commands[kept.id]

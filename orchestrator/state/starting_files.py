@@ -12,6 +12,8 @@ from orchestrator.state.session import Session
 class StartingFiles:
     """A snapshot from which a session begins; `session_id` and `session_key` are of its source.
 
+    `layer`: it has a writable layer, too, as which the session's sandboxes begin.
+
     `claiming`, for the new session, is committed with its creation, and raises if the files can't
     be its. `place` makes them the session's before its sandbox starts.
     """
@@ -22,6 +24,7 @@ class StartingFiles:
     session_id: str
     session_key: str
     used_bytes: int
+    layer: bool
     claiming: Callable[[Session], Effect]
     place: Callable[[Session], Awaitable[None]]
 

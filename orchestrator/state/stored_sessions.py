@@ -3,10 +3,8 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from orchestrator.ground.events import time_text
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.egress.session_rules import OwnRules
@@ -125,8 +123,12 @@ def load(
     """
     found = _select(
         connection,
-        "status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
-        " ORDER BY terminated_at",
+        # By indexes, so that what has ended before is not looked at.
+        "sessions.key IN ("
+        "SELECT key FROM sessions INDEXED BY sessions_live_id WHERE status IN ('active', 'paused')"
+        " UNION ALL SELECT key FROM sessions INDEXED BY sessions_ended"
+        " WHERE terminated_at IS NOT NULL AND terminated_at > ? AND acknowledged = 1"
+        ") ORDER BY terminated_at",
         (ended_after,),
     )
     # All sessions are searched for the others, which exist after a kill only.
@@ -165,11 +167,6 @@ def _budget(row: sqlite3.Row, level: Level) -> Budget:
     return budget
 
 
-def ended_after(ttl_seconds: int) -> str:
-    """The time before which ended sessions are no longer shown."""
-    return time_text(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
-
-
 def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
     """The number of the next session with that id."""
     row = connection.execute(
@@ -198,55 +195,12 @@ def find_key(
     return None if row is None else str(row[0])
 
 
-@dataclass(frozen=True, slots=True)
-class EndedPage:
-    """Filters for ended sessions, newest first; filters that are None are off.
-
-    `parent_key` is the session whose children they are; None: they are nobody's. `before` is the
-    (created_at, key) of the last session of the previous page.
-    """
-
-    owner: str | None
-    status: str | None
-    label: tuple[str, str] | None
-    before: tuple[str, str] | None
-    limit: int
-    work_id: str | None = None
-    parent_key: str | None = None
-    metadata: Sequence[tuple[str, str]] = ()
-
-
-def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
-    """Rows of ended sessions that their clients knew, however old."""
-    conditions = ["status NOT IN ('active', 'paused')", "acknowledged = 1"]
-    values: list[object] = []
-    for condition, value in (
-        ("sessions.owner = ?", wanted.owner),
-        ("status = ?", wanted.status),
-        ("work_id = ?", wanted.work_id),
-        ("parent_key = ?", wanted.parent_key),
-    ):
-        if value is not None:
-            conditions.append(condition)
-            values.append(value)
-    if wanted.parent_key is None:
-        conditions.append("parent_key IS NULL")
-    named = [("$.metadata", *pair) for pair in wanted.metadata]
-    if wanted.label is not None:
-        named.append(("$.labels", *wanted.label))
-    for place_and_pair in named:
-        conditions.append(
-            "EXISTS (SELECT 1 FROM json_each(terms, ?) AS each"
-            " WHERE each.key = ? AND each.value = ?)"
-        )
-        values += place_and_pair
-    if wanted.before is not None:
-        conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
-        values += wanted.before
+def load_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[sqlite3.Row]:
+    """The rows of the sessions with these keys, without their packs."""
     return _select(
         connection,
-        f"{' AND '.join(conditions)} ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
-        (*values, wanted.limit),
+        "sessions.key IN (SELECT value FROM json_each(?))",
+        (json.dumps(keys),),
         pack="NULL AS pack",
     )
 

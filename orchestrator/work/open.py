@@ -15,6 +15,7 @@ from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.commands.recorded_commands import RecordedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.file_trees import FileTrees
@@ -36,6 +37,7 @@ class WorkFloor:
     memory: Memory
     models: Models
     executions: Executions
+    recorded_commands: RecordedCommands
     contexts: Contexts
     cells: Cells
     files: Files
@@ -94,6 +96,7 @@ def open_work(
         Memory(ground.database, recorder),
         models,
         executions,
+        RecordedCommands(ground.database),
         contexts,
         cells,
         files,

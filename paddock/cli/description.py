@@ -8,13 +8,18 @@ _MOST_CHARACTERS = 400
 
 
 def summary(event: Mapping[str, Any]) -> str:
-    """The subject of an event: the command, its exit, the path, the new status."""
-    args, result = event.get("args") or {}, event.get("result") or {}
+    """The subject of an event: the command, its exit, the path, the new status.
+
+    Behind it, in brackets, is the name of the request of a foreign protocol that asked for it.
+    """
+    args, result = dict(event.get("args") or {}), event.get("result") or {}
+    asked_as = args.pop("asked_as", None)
     text = _subject(str(event.get("operation")), args, result)
     error = event.get("error")
     if error and str(error) not in text:
         text = f"{text}: {error}" if text else str(error)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    shown = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    return shown if asked_as is None else f"{shown} [{asked_as}]".lstrip()
 
 
 def _subject(operation: str, args: Mapping[str, Any], result: Mapping[str, Any]) -> str:

@@ -66,6 +66,7 @@ from paddock.contract.audit import (
     AuditStats,
     AuditVerdict,
     DenialGroup,
+    IndexProgress,
 )
 from paddock.contract.budget import Budget
 from paddock.contract.code import (
@@ -190,6 +191,7 @@ __all__ = [
     "HookDeliveries",
     "HookDelivery",
     "Image",
+    "IndexProgress",
     "InspectedSession",
     "Interaction",
     "InternalServerError",

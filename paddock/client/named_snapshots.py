@@ -41,6 +41,18 @@ class NamedSnapshots(Face[F]):
         return read(NamedSnapshot, await self._api.json("GET", _at(name), params=given(key=key)))
 
     @method
+    async def change(
+        self, name: str, metadata: Mapping[str, str | None], *, key: str | None = None
+    ) -> NamedSnapshot:
+        """Sets texts of a snapshot by their names, or removes those that are None; others stay.
+
+        Raises: NotFoundError; ConflictError while it is taken.
+        """
+        body = {"metadata": dict(metadata)}
+        changed = await self._api.json("PATCH", _at(name), body=body, params=given(key=key))
+        return read(NamedSnapshot, changed)
+
+    @method
     async def remove(self, name: str, *, key: str | None = None) -> NamedSnapshot:
         """Removes a snapshot, and returns it as it was. Sessions that began as it keep their files.
 
@@ -58,17 +70,18 @@ class SessionSnapshots(Face[F]):
 
     @method
     async def create(
-        self, name: str, *, metadata: Mapping[str, str] | None = None
+        self, name: str, *, metadata: Mapping[str, str] | None = None, layer: bool = False
     ) -> NamedSnapshot:
         """Keeps a copy of the workspace under a name of the session's key.
 
-        `metadata`: your own texts by name, of any characters, 16 KiB in all; on record.
+        `metadata`: your own texts by name, of any characters, 16 KiB in all; on record. `layer`:
+        with what root inside has written over the image.
 
         The session may be in use; `frozen_ms` says how long what writes to the workspace had to
         wait. Raises: ConflictError if the name is taken, or the session can have no snapshot;
         RateLimitedError for the key's quota; CapacityExhaustedError if the host's disk is full.
         """
-        body = {"name": name, **given(metadata=metadata)}
+        body = {"name": name, **given(metadata=metadata, layer=layer or None)}
         path = f"{self._path}/snapshots"
         return read(
             NamedSnapshot, await self._api.json("POST", path, body=body, timeout=COPY_SECONDS)

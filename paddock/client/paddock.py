@@ -31,7 +31,7 @@ from paddock.client.templates import Templates
 from paddock.client.transport import Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
-from paddock.contract.audit import AuditEvent, DenialGroup
+from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
 from paddock.contract.explanations import Explanation
 from paddock.contract.system import Readiness
 from paddock.contract.usage import Usages
@@ -231,6 +231,15 @@ class _Client(Face[F]):
             params["cursor"] = page.get("next")
             if params["cursor"] is None:
                 return
+
+    @method
+    async def reindex(self, *, after: int | None = None) -> IndexProgress:
+        """Begins to make the index of `search` again; for admins' keys.
+
+        With `after`, the `position` of an earlier answer, it waits some seconds for progress.
+        """
+        body = given(after=after)
+        return read(IndexProgress, await self._api.json("POST", "/api/audit/index", body=body))
 
 
 class Paddock(_Client[Async]):

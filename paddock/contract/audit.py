@@ -176,6 +176,15 @@ class ArchiveRun(Model):
     more: bool
 
 
+class IndexProgress(Model):
+    """How far the search index is: the last event that it has, and the last one of the ledger."""
+
+    model_config = example({"position": 500, "end": 1200})
+
+    position: Count = Field(description="The id of the last indexed event; 0: none.")
+    end: Count = Field(description="The id of the ledger's last event.")
+
+
 class AuditVerdict(Model):
     """Whether a chain is intact.
 
@@ -200,6 +209,12 @@ class ArchiveBody(Body):
     older_than: Annotated[int, Field(ge=60, le=3_153_600_000)] = Field(
         default=7 * 86_400, description="Seconds."
     )
+
+
+class ReindexBody(Body):
+    """`after` is the `position` of an earlier answer: nothing is begun, progress is awaited."""
+
+    after: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
 
 
 class EventsQuery(Query):

@@ -49,6 +49,7 @@ _INSPECTED = {
     "denials": [_DENIAL],
     "telemetry": _TELEMETRY,
     "runtime": "runc",
+    "own_link": None,
     "facilities": [FACILITY],
 }
 
@@ -145,6 +146,11 @@ class InspectedSession(Session):
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")
     telemetry: Telemetry
+    own_link: bool | None = Field(
+        default=None,
+        description="Whether its link to the open network was made by the control plane, not by "
+        "the engine; null without that network, or if the engine did not say.",
+    )
     runtime: str | None = Field(
         default=None,
         description="The engine's runtime of its sandbox; null without one, or if the engine did "

@@ -273,12 +273,15 @@ class SettingsBody(Body):
 class SessionsQuery(Query):
     """`label` is key:value; `cursor` is the `next` of the previous page.
 
-    Without `parent`, it has the sessions that no session has spawned. With `ended`, or a final
-    status, all sessions that ever ended so; otherwise live and recently ended ones.
+    Without `parent`, it has the sessions that no session has spawned. With `live`, those that are
+    active or paused; with `ended`, or a final status, all sessions that ever ended so; otherwise
+    live and recently ended ones. Where few sessions match, a page may have fewer than `limit`, or
+    none, although there are more.
     """
 
     status: (
-        Literal["active", "paused", "ended", "completed", "aborted", "budget-exceeded"] | None
+        Literal["active", "paused", "live", "ended", "completed", "aborted", "budget-exceeded"]
+        | None
     ) = None
     label: Label | None = None
     metadata: MetadataPairs | None = Field(
@@ -289,6 +292,9 @@ class SessionsQuery(Query):
     work_id: Reference | None = None
     parent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
         default=None, description="The id of a session whose children are listed."
+    )
+    order: Literal["asc", "desc"] = Field(
+        default="desc", description="`desc`: the newest first; `asc`: the oldest first."
     )
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None

@@ -24,6 +24,7 @@ _SNAPSHOT: dict[str, Any] = {
     "size_bytes": 268435456,
     "used_bytes": 52428800,
     "stored_bytes": 53477376,
+    "layer_bytes": None,
     "copied_bytes": None,
     "method": "reflink",
     "frozen_ms": 1.9,
@@ -52,6 +53,9 @@ class NamedSnapshot(Model):
     stored_bytes: Count = Field(
         description="What it takes on the host's disk, as if it shared nothing with others; an "
         "estimate while it is taken."
+    )
+    layer_bytes: Count | None = Field(
+        description="What of that is the writable layer of root inside; null: it is not in it."
     )
     copied_bytes: Count | None = Field(
         description="What is copied so far; null unless it is being taken."
@@ -84,6 +88,26 @@ class SnapshotBody(Body):
     name: SnapshotName = Field(description="Not one like an id, `snap-` and 16 hex digits.")
     metadata: Metadata = Field(
         default_factory=dict, description="Texts of yours by name: 16 KiB in all; on record."
+    )
+    layer: bool = Field(
+        default=False,
+        description="With what was written over the image, at a level with `root_bytes`. Sessions "
+        "begin as it at such levels only, and with the same image.",
+    )
+
+
+class SnapshotChangeBody(Body):
+    """Texts that a snapshot is to have, or not any more."""
+
+    metadata: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1, max_length=256)],
+            Annotated[str, Field(max_length=8192)] | None,
+        ],
+        Field(min_length=1, max_length=64),
+    ] = Field(
+        description="Texts by name; null removes one. Those that are not named stay; 16 KiB in "
+        "all; on record."
     )
 
 

@@ -4,10 +4,11 @@ The control plane and the agent both use this, always after secrets were removed
 secret, anyone could check guesses.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from sandbox_agent.decide.digest import sha256
 
 # The most UTF-8 bytes that are kept of one text, and of all words of a list together.
 LONGEST_TEXT = 1024
@@ -96,7 +97,7 @@ def _value(name: str, value: Any) -> dict[str, Any]:
 
 
 def _whole(name: str, data: bytes) -> dict[str, Any]:
-    return {f"{name}_bytes": len(data), f"{name}_sha256": hashlib.sha256(data).hexdigest()}
+    return {f"{name}_bytes": len(data), f"{name}_sha256": sha256(data).hexdigest()}
 
 
 def _encoded(value: str) -> bytes:

@@ -11,12 +11,14 @@ PYTHON = (
     *(f"{PLACE}/bin/python3", "-I", "-S", "-X", "utf8"),
 )
 AGENT = (*PYTHON, PLACE)
-# With another locale, its C library would read files of the image. The others are for what an
+# With another locale, its C library would read files of the image. Its OpenSSL would read a file
+# there that can name libraries, whose code would be the agent's. The others are for what an
 # operator starts in the container by the engine: the agent finds programs by a path of its own, and
 # a shell of root must not read a home that may be a session's workspace.
 ENVIRONMENT = {
     "HOME": "/",
     "LC_ALL": "C",
+    "OPENSSL_CONF": "/dev/null",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
 # Where a container that adds the interpreter finds the agent's code.

@@ -8,8 +8,8 @@ from sandbox_agent.decide.outside_paths import TMP
 _DEVICES = "/dev"
 # What the writable layer of root inside covers, where the image has such a directory.
 LAYER = (
-    *("/bin", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/root", "/sbin"),
-    *("/srv", "/usr", "/var"),
+    *("/bin", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/root", "/run"),
+    *("/sbin", "/srv", "/usr", "/var"),
 )
 
 

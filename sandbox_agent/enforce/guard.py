@@ -12,13 +12,16 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from typing import NoReturn
 
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.enforce import guard_messages, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
-from sandbox_agent.enforce.guard_process import Setup, run
+from sandbox_agent.enforce.guard_process import run
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards.forked import Forked
+from sandbox_agent.enforce.guards.setup import Setup
 from sandbox_agent.enforce.reads import broker
 from sandbox_agent.enforce.reads.reports import Reports
 
@@ -32,36 +35,22 @@ class Guard:
         recorder: ExecRecorder,
         meter: Meter,
         connect: Callable[[socket.socket], Reports] | None = None,
+        waiting: Forked | None = None,
     ) -> None:
         """`connect` takes the reports of a broker, which is created before the guard if it is set.
 
-        The guard is then the broker's child.
+        The guard is then the broker's child. `waiting` is a process that has got that setup and
+        becomes the guard; without one, it is forked here.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        starter, its_starter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        reports, its_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self.pid = os.fork()
-        except OSError:
-            for each in (ours, theirs, starter, its_starter, reports, its_reports):
-                each.close()
-            raise
-        if self.pid == 0:
-            start = functools.partial(run, setup, theirs, its_starter)
-            if connect is None:
-                start()
-            broker.run(setup.profile, setup.uid, its_reports, start)
-        theirs.close()
-        its_starter.close()
-        its_reports.close()
-        if connect is None:
-            reports.close()
-        self._reports = None if connect is None else connect(reports)
-        ours.setblocking(False)
-        starter.setblocking(False)
-        self.socket = ours
+        self._reports = None
+        if connect is not None:
+            forked, reports = _below_broker(setup)
+            self._reports = connect(reports)
+        else:
+            forked = waiting or Forked(functools.partial(run, setup))
+        self.pid, self.socket = forked.pid, forked.socket
         # Carries what starts a command: its plan, then the word to go.
-        self._starter = starter
+        self._starter = forked.starter
         # The uid of its commands' processes, and how many processes that uid may have.
         self.uid, self.processes = setup.uid, setup.processes
         self._on_end: Callable[[], None] | None = None
@@ -208,3 +197,21 @@ class Guard:
             self._listener = None
         if self._reports is not None:
             self._reports.close()
+
+
+def _below_broker(setup: Setup) -> tuple[Forked, socket.socket]:
+    """A broker and its child, the guard; and where the broker reports. Raises: OSError."""
+    reports, its_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def start(theirs: socket.socket, starter: socket.socket) -> NoReturn:
+        begin = functools.partial(run, setup, theirs, starter)
+        broker.run(setup.profile, setup.uid, its_reports, begin)
+
+    try:
+        forked = Forked(start)
+    except OSError:
+        reports.close()
+        raise
+    finally:
+        its_reports.close()
+    return forked, reports

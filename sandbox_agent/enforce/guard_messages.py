@@ -9,6 +9,8 @@ whatever the command is. `N` numbers the guard's commands. The second pair is fo
     agent → guard   s<number> N  signal the command's process group
                     t N        TERM to the whole tree
                     k N        KILL the whole tree, and report
+    agent → guard   c          confine yourself, with descriptors: the settings and the ruleset;
+                               only to a guard that was forked before there was a session
     guard → agent   L          with a descriptor on which the kernel reports executions
                     X<step> <errno>  the command could not be started: the step and the reason
                     D<index>   not started: the operand at that index leads out of the workspace
@@ -26,6 +28,7 @@ from typing import NamedTuple
 # Every message is shorter than this.
 MOST_BYTES = 256
 LISTENER = b"L"
+SETUP = b"c"
 TERM, KILL = b"t", b"k"
 _PLAN, _GO = b"p", b"g"
 _LARGEST_ERRNO = 4095

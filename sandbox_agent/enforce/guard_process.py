@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from sandbox_agent.core import limits
 from sandbox_agent.enforce import (
@@ -24,6 +24,8 @@ from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Report, Step
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards import setup as guard_setup
+from sandbox_agent.enforce.guards.setup import Setup
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner
 
@@ -35,39 +37,24 @@ _NOT_FOUND_STATUS = 127 << 8
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
-class Setup(NamedTuple):
-    """The settings that every guard of this sandbox needs before its command.
-
-    `processes` is the session's most. `compiled`: the guard becomes the one in C.
-    """
-
-    uid: int
-    processes: int
-    profile: Profile
-    workspace: str
-    compiled: bool = False
-
-
 def run(
-    setup: Setup,
+    setup: Setup | None,
     agent: socket.socket,
     starter: socket.socket,
     broker: socket.socket | None = None,
 ) -> NoReturn:
     """Runs the guard; never returns.
 
-    `starter` is where its commands' processes get their plans, `broker` where they hand over the
-    listener of their own filter.
+    Without `setup`, it is forked before there is a session, and waits for it. `starter` is where
+    its commands' processes get their plans, `broker` where they hand over the listener of their own
+    filter.
     """
-    profile = setup.profile
     try:
         keep = {agent.fileno(), starter.fileno()}
         if broker is not None:
             keep.add(broker.fileno())
-        if profile.ruleset is not None:
-            keep.add(profile.ruleset)
-        if profile.root is not None:
-            keep.add(profile.root.namespace)
+        if setup is not None:
+            keep |= setup.descriptors
         privileges.close_others(keep)
         # A collection would touch every object, and so copy all memory that is shared by forks.
         gc.disable()
@@ -75,12 +62,15 @@ def run(
         preference = privileges.OomPreference()
         # The command inherits these, so nothing is left to do at the time a caller waits for it.
         privileges.default_signals()
-        privileges.limit_resources(setup.processes)
         # The filter of root inside answers this call, so a command's process could not make it.
         os.setgroups([])
+        if setup is None and (setup := guard_setup.receive(agent)) is None:
+            os._exit(0)
+        privileges.limit_resources(setup.processes)
         if setup.compiled:
-            compiled.execute(setup.uid, profile, setup.workspace, agent, starter, preference)
-        _confine(profile, agent)
+            uid, profile, workspace = setup.uid, setup.profile, setup.workspace
+            compiled.execute(uid, profile, workspace, agent, starter, preference)
+        _confine(setup.profile, agent)
         _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop

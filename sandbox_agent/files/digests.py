@@ -1,10 +1,10 @@
 """Digests of files that a context pack lists."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import closing
 
+from sandbox_agent.decide.digest import sha256
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files.places import Place
 from sandbox_agent.files.reading import Reader
@@ -37,7 +37,7 @@ def _digest(workspace: Place, path: str, identity: Sequence[int] | None) -> str 
         with closing(Reader(workspace, path, links=False)) as reader:
             if identity is not None and reader.identity != tuple(identity):
                 return None
-            digest = hashlib.sha256()
+            digest = sha256()
             while piece := reader.pull(_PIECE):
                 digest.update(piece)
             return digest.hexdigest()

@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from sandbox_agent.core.loop import READ, WRITE, Loop
@@ -41,16 +40,16 @@ class _Driver(Protocol):
         """When the command has begun, and after each interrupt."""
 
 
-@dataclass
 class _Run:
     """The run with that number. `at`: how many bytes were printed when it had ended."""
 
-    number: int
-    begun: Begun | None = None
-    ready: Ready | None = None
-    at: int | None = None
-    # It is to be interrupted as soon as it begins.
-    interrupted: bool = False
+    def __init__(self, number: int, begun: Begun | None = None) -> None:
+        self.number = number
+        self.begun = begun
+        self.ready: Ready | None = None
+        self.at: int | None = None
+        # It is to be interrupted as soon as it begins.
+        self.interrupted = False
 
     def shown(self) -> Message:
         """The run for the control plane."""

@@ -142,7 +142,7 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
     plane = await ControlPlane.open(settings, engine)
     yield plane
     tester = Principal("test", Role.ADMIN)
-    for session in plane.sessions.finder.list(tester):
+    for session in plane.sessions.registry.all:
         # If a test closed the ledger, `state_dir` does the unmounting.
         with contextlib.suppress(PaddockError):
             await plane.sessions.close(tester, session, purge=False)

@@ -214,7 +214,7 @@ async def test_a_restart_expires_what_waits(
     try:
         (found,), _ = await after.approvals.list(ADMIN)
         assert (found.id, found.status) == (asked.id, "expired")
-        (session,) = after.sessions.finder.list(ADMIN)
+        (session,) = after.sessions.registry.all
         assert (await verify(after.database, session.key)).ok
         await after.sessions.close(ADMIN, session, purge=False)
     finally:

@@ -299,7 +299,7 @@ class TestSync:
     async def test_whole_session(self, api: Api, url: str) -> None:
         api.agents.plays["make"] = Play(chunks=[("stdout", b"a"), ("stderr", b"b")])
         await asyncio.to_thread(_whole_session, url)
-        (record,) = api.plane.sessions.finder.list(_operator())
+        (record,) = api.plane.sessions.registry.all
         assert record.status == "completed"
 
     async def test_leaving_a_stream_early(self, api: Api, url: str) -> None:

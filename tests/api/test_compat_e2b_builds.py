@@ -1,16 +1,25 @@
 """Templates that E2B's clients build, over plain HTTP as its SDKs use it."""
 
+import json
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from yarl import URL
 
 from api.compat.e2b.builds.builds import MOST_BUILDS
+from api.compat.e2b.builds.built import Built, Start, texts
+from api.compat.e2b.builds.steps import HOME
+from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import IMAGE, OTHER_KEY, Api
 from tests.support.e2b import BASE, refused, sent, told
 from tests.support.fake_agent import Play
 from tests.support.until import pause, until
+
+HOUR = "T09:30:12.482113Z"
 
 
 @pytest.fixture
@@ -33,6 +42,23 @@ async def address(api: Api, files: str = "ab") -> str:
     shown = await told(api, "GET", f"/templates/web/files/{files}", status=201)
     assert shown["present"] is False
     return URL(shown["url"]).path_qs.removeprefix(BASE)
+
+
+async def kept(api: Api, name: str, *tags: str, at: str) -> str:
+    """A build that is complete; returns its id."""
+    start, base = Start(HOME, {}, None, None), {"permission_level": "high"}
+    build = Built("", str(uuid4()), name, {}, tags, at, base, start)
+    row = NamedSnapshot(
+        f"snap-{build.build_id[:8]:0>16}", "operator", f"e2b-{build.build_id}", "box", "key", at,
+        *(9, 8, 7), sha256="0" * 64, method="copy", metadata=json.dumps(texts(build)), ready=True,
+    )  # fmt: skip
+    await api.plane.database.write(partial(snapshot_rows.add, snapshot=row))
+    return build.build_id
+
+
+async def tags_of(api: Api, name: str = "web") -> dict[str, str]:
+    shown = await told(api, "GET", f"/templates/{name}/tags")
+    return {each["tag"]: each["buildID"] for each in shown}
 
 
 async def over(api: Api, build: str) -> dict[str, Any]:
@@ -85,6 +111,8 @@ async def test_what_can_not_be_carried_out_is_refused_and_makes_nothing(api: Api
         ({"steps": [{"type": "FLY"}]}, "steps"),
         ({"steps": [{"type": "RUN", "args": ["x"]}] * 257}, "steps"),
         ({"startCmd": "x" * 70_000}, "start"),
+        ({"steps": [{"type": "RUN", "args": ["x"], "force": 1}]}, "force"),
+        ({"force": "yes"}, "force"),
     ]
     for body, said in refusals:
         expected = 404 if "fromTemplate" in body else 400
@@ -97,6 +125,59 @@ async def test_what_can_not_be_carried_out_is_refused_and_makes_nothing(api: Api
         await refused(api, 400, "POST", "/v3/templates", json=body)
     for name in ("base", "low"):
         await refused(api, 409, "POST", "/v3/templates", json={"name": name})
+
+
+async def test_tags_are_changed_after_the_build_and_on_record(api: Api) -> None:
+    old = await kept(api, "web", "v1", "default", at=f"2026-03-04{HOUR}")
+    new = await kept(api, "web", "v2", "default", at=f"2026-03-05{HOUR}")
+    await kept(api, "other", "default", at=f"2026-03-06{HOUR}")
+    assert await tags_of(api) == {"v1": old, "v2": new, "default": new}
+    body: dict[str, Any] = {"target": "Web:v1", "tags": ["default", "stable", "stable"]}
+    shown = await told(api, "POST", "/templates/tags", status=201, json=body)
+    assert shown == {"tags": ["default", "stable"], "buildID": old}
+    assert await tags_of(api) == {"v1": old, "v2": new, "default": old, "stable": old}
+    for name in ("web", "web:stable"):
+        assert (await sent(api, "GET", f"/templates/aliases/{name}")).status == 200
+    body = {"name": "web", "tags": ["default", "v1"]}
+    await told(api, "DELETE", "/templates/tags", status=204, json=body)
+    assert await tags_of(api) == {"v2": new, "stable": old}
+    await refused(api, 404, "GET", "/templates/aliases/web")
+    assert set(await tags_of(api, "other")) == {"default"}
+    found = (await api.json("GET", "/api/audit?operation=snapshot.change"))["items"]
+    assert {(each["actor"], each["args"]["asked_as"]) for each in found} == {
+        ("operator", "e2b POST /templates/tags"),
+        ("operator", "e2b DELETE /templates/tags"),
+    }
+
+
+async def test_tags_that_can_not_be_changed_change_nothing(api: Api) -> None:
+    build = await kept(api, "web", "v1", at=f"2026-03-04{HOUR}")
+    assign: list[tuple[int, Any, str]] = [
+        (400, {"target": "web"}, "tags"),
+        (400, {"target": "web:v1", "tags": []}, "tags"),
+        (400, {"target": "web:v1", "tags": ["a b"]}, "tags"),
+        (400, {"target": "web:v1", "tags": ["a"] * 17}, "tags"),
+        (400, {"target": "team/web", "tags": ["a"]}, "target"),
+        (400, [], "object"),
+        (404, {"target": "web", "tags": ["a"]}, "there is no template web that was built"),
+        (404, {"target": "high", "tags": ["a"]}, "there is no template high that was built"),
+    ]
+    for status, body, said in assign:
+        message = await refused(api, status, "POST", "/templates/tags", json=body)
+        assert said in message, message
+    for status, body, said in (
+        (400, {"name": "web"}, "tags"),
+        (404, {"name": "web", "tags": ["v1", "v2"]}, "the template web has no tag v2"),
+        (404, {"name": "none", "tags": ["v1"]}, "there is no template none"),
+    ):
+        message = await refused(api, status, "DELETE", "/templates/tags", json=body)
+        assert said in message, message
+    for method, body in (("POST", {"target": "web:v1"}), ("DELETE", {"name": "web"})):
+        named = {**body, "tags": ["v1"]}
+        await refused(api, 404, method, "/templates/tags", json=named, key=OTHER_KEY)
+    await refused(api, 400, "PATCH", "/templates/tags", json={})
+    assert await tags_of(api) == {"v1": build}
+    assert (await api.json("GET", "/api/audit?operation=snapshot.change"))["items"] == []
 
 
 async def test_files_that_are_missing_fail_the_step(api: Api) -> None:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from api.app import BOUNDS
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import HANDLE_REQUESTS
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.settings.settings import Settings
-from tests.api.conftest import ADMIN_KEY, OTHER_KEY, Api
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.asked_as import asked_as
 from tests.support.connect import (
     STREAM,
     Connect,
@@ -507,6 +508,21 @@ async def test_a_watcher_ends_with_its_session(
     await until(lambda: held.streams.total() == 0)
 
 
+async def test_a_watcher_ends_with_the_key_that_opened_it(api: Api) -> None:
+    session = await api.session(permission_level="high", key=OPERATOR_KEY)
+    api.agent.directories.add("src")
+    by_key = inside(api, session, X_Access_Token=OPERATOR_KEY)
+    for client in (by_key, inside(api, session)):
+        await client.call(FILES + "CreateWatcher", {"path": "src"})
+    held = api.plane.sessions.registry.get(session["id"])
+    assert held is not None
+    assert held.streams["events"] == 2
+    api.plane.keys.replace(KeyRing({digest(ADMIN_KEY): Principal("admin", Role.ADMIN)}))
+    assert held.streams["events"] == 1  # a handle outlives changes of keys
+    await api.json("DELETE", f"/api/sessions/{session['id']}")
+    await until(lambda: held.streams.total() == 0)
+
+
 async def test_a_watch_is_a_stream(api: Api, box: Connect) -> None:
     api.agent.directories.add("src")
     api.agent.files["src/a"] = b"12"
@@ -519,6 +535,42 @@ async def test_a_watch_is_a_stream(api: Api, box: Connect) -> None:
     with pytest.raises(Refused) as refused:
         await anext(box.stream(FILES + "WatchDir", {"path": "src/a"}))
     assert refused.value.code == "invalid_argument"
+
+
+async def test_what_is_asked_for_is_on_record_under_its_own_name(
+    api: Api, session: dict[str, Any], box: Connect, runner: FakeRunner
+) -> None:
+    assert (await cell(box, "1"))[-1]["execution_count"] == 1
+    done = box.stream(PROCESS + "Start", {"process": {"cmd": "bash", "args": ["-c", "x"]}})
+    await ended(done)
+    actor = f"handle:{session['id']}"
+    assert await asked_as(api, session["id"], actor) == {
+        ("code.start", "e2b POST /execute"),
+        ("command.start", "e2b POST /execute"),
+        ("command.start", f"e2b POST {PROCESS}Start"),
+    }
+
+
+async def test_what_is_refused_is_on_record_under_its_own_name(api: Api) -> None:
+    session = await api.session(permission_level="medium")
+    box = inside(api, session)
+    for name in ("ListDir", "MakeDir", "CreateWatcher", "Remove"):
+        with pytest.raises(Refused):
+            await box.call(FILES + name, {"path": "/etc/x"})
+    with pytest.raises(Refused):
+        await anext(box.stream(FILES + "WatchDir", {"path": "/etc/x"}))
+    octets = {"Content_Type": "application/octet-stream"}
+    response = await box.post("/files?path=/etc/x", b"x", **octets, X_Metadata_team="search")
+    assert response.status == 403
+    assert await asked_as(api, session["id"], f"handle:{session['id']}") == {
+        ("file.list", f"e2b POST {FILES}ListDir"),
+        # What they begin with is refused already.
+        ("file.stat", f"e2b POST {FILES}MakeDir"),
+        ("file.stat", f"e2b POST {FILES}CreateWatcher"),
+        ("file.stat", f"e2b POST {FILES}WatchDir"),
+        ("file.delete", f"e2b POST {FILES}Remove"),
+        ("file.write", "e2b POST /files"),
+    }
 
 
 async def test_a_client_that_does_not_read_is_dropped_and_ends_nothing(

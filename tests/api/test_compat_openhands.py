@@ -16,6 +16,7 @@ from orchestrator.settings.settings import Settings
 from paddock.contract.commands import CommandOutput
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn_restarts import Restart, restart
+from tests.support.asked_as import asked_as
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS
 
@@ -200,6 +201,15 @@ async def test_files(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rule path-outside-workspace" in found["error"]
     await hands.refused(400, "GET", "/api/file/download")
     await hands.refused(400, "GET", "/api/file/download?path=a&path=b")
+
+
+async def test_what_is_asked_for_is_on_record_under_its_own_name(hands: Hands) -> None:
+    await hands.finished(await hands.start("true"))
+    await hands.send("GET", "/api/git/changes", params={"path": "."})
+    assert await asked_as(hands.api, "box", "handle:box") == {
+        ("command.start", "openhands POST /api/bash/start_bash_command"),
+        ("command.start", "openhands GET /api/git/changes"),
+    }
 
 
 def git(hands: Hands) -> None:

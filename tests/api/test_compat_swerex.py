@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from api.compat import spool
 from api.compat.swerex import files
 from api.compat.swerex.expectation import literal
-from api.compat.swerex.last_answers import MOST_ANSWERS, MOST_BYTES, Answer, LastAnswers
+from api.compat.swerex.last_answers import (
+    MOST_ANSWERS,
+    MOST_BYTES,
+    MOST_BYTES_OF_ALL,
+    MOST_BYTES_OF_KEY,
+    MOST_SESSIONS_OF_KEY,
+    Answer,
+    LastAnswers,
+)
 from api.compat.swerex.shell import shell_name
 from orchestrator.ground.limits import UNREAD_BYTES
 from orchestrator.settings.settings import Settings
@@ -22,6 +30,7 @@ from paddock.contract.requests import LARGEST_BODY
 from paddock.contract.shells import SHELL_NAME
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn_restarts import Restart, restart
+from tests.support.asked_as import asked_as
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
@@ -268,11 +277,11 @@ async def test_the_memory_of_answers_is_bounded() -> None:
     now = [0.0]
     answers = LastAnswers(lambda: now[0])
 
-    async def ask(session: str, name: str, size: int) -> Answer:
+    async def ask(session: str, name: str, size: int, key: str = "ci") -> Answer:
         async def serve() -> Answer:
             return Answer(200, bytes(size))
 
-        return await answers.once(session, name, serve, Answer(511, b""))
+        return await answers.once(key, session, name, serve, Answer(511, b""))
 
     for number in range(3 * MOST_ANSWERS):
         await ask("a", f"{number}", 10)
@@ -282,11 +291,21 @@ async def test_the_memory_of_answers_is_bounded() -> None:
     assert answers.bytes <= MOST_BYTES
     await ask("a", "longest", 3 * MOST_BYTES)
     # The last one is kept in any case, and what is longer is not asked for twice.
-    kept = await answers.once("a", "longest", _never, Answer(511, b""))
+    kept = await answers.once("ci", "a", "longest", _never, Answer(511, b""))
     assert len(kept.body) == 3 * MOST_BYTES
+    await ask("mine", "x", 7, "other")
     for number in range(50):
         await ask(f"session {number}", "x", MOST_BYTES)
-    assert answers.bytes <= 66 * 2**20
+    # Who keeps much loses its own, and nobody else's.
+    assert answers.bytes <= MOST_BYTES_OF_KEY + 7
+    assert len((await answers.once("other", "mine", "x", _never, Answer(511, b""))).body) == 7
+    for number in range(2 * MOST_SESSIONS_OF_KEY):
+        await ask(f"small {number}", "x", 1)
+    assert len(answers) <= MOST_SESSIONS_OF_KEY + 1
+    for number in range(200):
+        await ask(f"{number}", "x", MOST_BYTES, f"key {number // 10}")
+    assert answers.bytes <= MOST_BYTES_OF_ALL
+    assert len((await answers.once("other", "mine", "x", _never, Answer(511, b""))).body) == 7
     now[0] = 10_000.0
     await ask("last", "x", 1)
     assert (len(answers), answers.bytes) == (1, 1)
@@ -294,6 +313,17 @@ async def test_the_memory_of_answers_is_bounded() -> None:
 
 async def _never() -> Answer:
     raise AssertionError("this was answered before")
+
+
+async def test_what_is_asked_for_is_on_record_under_its_own_name(rex: Rex) -> None:
+    await rex.ok("/create_session", {})
+    await rex.run("echo")
+    await rex.ok("/execute", {"command": ["true"]})
+    assert await asked_as(rex.api, "box", "handle:box") == {
+        ("pty.open", "swerex POST /create_session"),
+        ("shell.run", "swerex POST /run_in_session"),
+        ("command.start", "swerex POST /execute"),
+    }
 
 
 async def test_files_are_read_and_written(rex: Rex) -> None:

@@ -52,4 +52,4 @@ async def test_a_creation(api: Api) -> None:
         await api.session()
 
     assert len(modules) <= 113
-    assert len(rooms(modules)) <= 25
+    assert len(rooms(modules)) <= 26

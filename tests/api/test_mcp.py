@@ -24,6 +24,7 @@ from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event
 from tests.api.test_governed import ADMIN, TOOLS
 from tests.api.test_oneshot import SHOW
+from tests.support.asked_as import asked_as
 from tests.support.cases import each
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS
@@ -277,6 +278,23 @@ async def test_refusals_are_results_with_rule_and_remedy(
     assert [event["rule"] for event in denied["items"][len(before) :]] == (
         [] if rule is None else [rule]
     )
+
+
+async def test_calls_are_on_record_under_their_own_names(api: Api, talk: Talk) -> None:
+    await talk.say("exec", argv=["ls"])
+    await talk.call("exec", argv=["nc"])
+    await talk.say("fake.say", command="say hello")
+    await talk.call("show", name="A")
+    await talk.call("read_file", path="../x")
+    await talk.ask("x" * 128)
+    assert await asked_as(api, talk.session["id"], f"handle:{talk.session['id']}") == {
+        ("command.start", "mcp tools/call exec"),
+        ("pty.open", "mcp tools/call fake__say"),
+        ("pty.interaction", "mcp tools/call fake__say"),
+        ("pty.result", "mcp tools/call fake__say"),
+        ("command.start", "mcp tools/call show"),
+        ("file.read", "mcp tools/call read_file"),
+    }
 
 
 async def test_a_command_of_a_tool_keeps_its_terminal(api: Api, talk: Talk) -> None:

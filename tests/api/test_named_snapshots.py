@@ -1,5 +1,6 @@
 """Named snapshots over HTTP: whose they are, and what is refused."""
 
+import json
 import sqlite3
 from functools import partial
 from typing import Any
@@ -62,6 +63,61 @@ async def test_it_has_the_texts_of_its_creator(api: Api) -> None:
     assert problem["field"] == "metadata.a" or problem["field"] == "metadata"
 
 
+async def test_its_texts_are_changed_one_by_one_and_on_record(api: Api) -> None:
+    await kept(api, "base", metadata='{"commit": "a", "stays": "b"}')
+    path = f"{SNAPSHOTS}/base"
+    body: dict[str, Any] = {"metadata": {"commit": None, "tested": "yes\nü"}}
+    shown = await api.json("PATCH", path, json=body, key=OPERATOR_KEY)
+    assert shown["metadata"] == {"stays": "b", "tested": "yes\nü"}
+    assert shown == await api.json("GET", path, key=OPERATOR_KEY)
+    found = await api.json("GET", "/api/audit?operation=snapshot.change", key=ADMIN_KEY)
+    (event,) = found["items"]
+    assert event["actor"] == "operator"
+    assert event["args"] == {"name": "base", "id": shown["id"], "key": "operator", **body}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "metadata"),
+        ({"metadata": {}}, "metadata"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": {"a": "b" * 8193}}, "metadata.a"),
+        ({"metadata": dict.fromkeys("ab", "b" * 8192)}, "metadata"),
+        # Only with what it has already, they are too many.
+        ({"metadata": {str(number): "" for number in range(63)}}, "metadata"),
+        ({"metadata": {"a": "b"}, "name": "other"}, "name"),
+    ]
+    for sent, field in wrong:
+        problem = await api.problem(
+            *(400, "validation_error", "PATCH", path), json=sent, key=OPERATOR_KEY
+        )
+        assert problem["field"] == field, sent
+    body = {"metadata": {"a": "b"}}
+    for other in (path, f"{path}?key=operator"):
+        await api.problem(404, "not_found", "PATCH", other, json=body, key=OTHER_KEY)
+    await kept(api, "half", owner="other", ready=False, sha256=None, method=None)
+    await api.problem(409, "conflict", "PATCH", f"{SNAPSHOTS}/half", json=body, key=OTHER_KEY)
+    assert shown == await api.json("GET", path, key=OPERATOR_KEY)
+    assert len((await api.json("GET", "/api/audit?operation=snapshot.change"))["items"]) == 1
+
+
+async def test_one_with_a_layer_is_for_levels_that_have_one(api: Api) -> None:
+    await kept(api, "base", layer_bytes=5)
+    shown = await api.json("GET", f"{SNAPSHOTS}/base", key=OPERATOR_KEY)
+    assert (shown["stored_bytes"], shown["layer_bytes"]) == (8, 5)
+    problem = await api.problem(
+        *(400, "validation_error", "POST", "/api/sessions"),
+        json={"permission_level": "high", "from_snapshot": "base"},
+        key=OPERATOR_KEY,
+    )
+    assert (problem["field"], "root_bytes" in problem["detail"]) == ("permission_level", True)
+    assert api.plane.sessions.registry.live == []
+    await api.session(key=OPERATOR_KEY, id="fix")
+    problem = await api.problem(
+        *(400, "validation_error", "POST", "/api/sessions/fix/snapshots"),
+        json={"name": "more", "layer": "all"},
+        key=OPERATOR_KEY,
+    )
+    assert problem["field"] == "layer"
+
+
 async def test_only_its_key_and_admins_see_it(api: Api) -> None:
     await kept(api, "base", "more")
     await kept(api, "base", owner="other")
@@ -116,6 +172,8 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
         shown = await paddock.snapshots.get("base")
         assert (shown.status, shown.frozen_ms, shown.stored_bytes) == ("ready", 0.0, 8)
         assert [each.name for each in (await paddock.snapshots.list()).items] == ["base", "more"]
+        tested = await paddock.snapshots.change("base", {"tested": "yes"})
+        assert tested.metadata == {"tested": "yes"}
         assert (await paddock.snapshots.remove(shown.id)).name == "base"
         with pytest.raises(NotFoundError):
             await paddock.snapshots.get("base")
@@ -123,6 +181,10 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
     monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
     assert "more" in (await run_beside("snapshots", "list")).out
     assert "copy" in (await run_beside("snapshots", "show", "more", "--json")).out
+    options = ("--metadata", "a=b", "--metadata", "c=d")
+    assert (await run_beside("snapshots", "set", "more", *options)).status == 0
+    changed = await run_beside("snapshots", "set", "more", "--remove", "a", "--json")
+    assert json.loads(changed.out)["metadata"] == {"c": "d"}
     assert (await run_beside("snapshots", "rm", "more")).status == 0
     assert (await run_beside("snapshots", "show", "more")).status == 5
     assert (await run_beside("fork", "nothing", "--count", "2")).status == 5

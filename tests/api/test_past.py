@@ -1,14 +1,16 @@
 """Past records can be found: sessions of one id, old sessions, events of all sessions."""
 
+import json
 from typing import Any
 
 import pytest
 
-from orchestrator.record.audit import search as searching
+from orchestrator.record.search_index import search as searching
 from orchestrator.settings.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
+from tests.support.cli import run_beside
 
 pytestmark = pytest.mark.slow
 
@@ -237,13 +239,13 @@ async def test_few_events_of_a_key_or_a_time_are_found_at_once(
     await api.session(id="more")
     for _ in range(30):
         await api.json("POST", "/api/sessions/more/exec", json={"argv": ["ls"]})
+    earlier = await api.json("GET", "/api/audit", params=until)
+    assert earlier["items"][0] == before["items"][0]
+    assert earlier["next"] is None
     monkeypatch.setattr(searching, "MOST_EXAMINED", 30)
     whole = await api.json("GET", "/api/audit", params={"owner": "operator"})
     assert len(whole["items"]) == 3
     assert whole["next"] is None
-    earlier = await api.json("GET", "/api/audit", params=until)
-    assert earlier["items"][0] == before["items"][0]
-    assert earlier["next"] is None
     # More events than one search examines: the search continues on a next page.
     assert (await api.json("GET", "/api/audit?text=nothing-has-that"))["next"] is not None
 
@@ -261,6 +263,27 @@ async def test_events_of_earlier_versions_get_their_incarnation(api: Api) -> Non
         found = (await api.json("GET", path))["items"]
         assert found
         assert {event["incarnation"] for event in found} == {1}
+
+
+async def test_the_search_index_is_made_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    await worked(api)
+    whole = await items(api, "/api/audit")
+    ended = await run_beside("audit", "reindex", "--json")
+    assert (ended.status, json.loads(ended.out)) == (0, {"position": (n := len(whole)), "end": n})
+    assert f"{n} events are indexed" in (await run_beside("audit", "reindex")).line
+    assert await items(api, "/api/audit") == whole
+    metrics = await (await api.call("GET", "/metrics")).text()
+    assert "paddock_audit_index_lag_events 0.0" in metrics
+    begun = await api.json("POST", "/api/audit/index", json={})
+    assert begun == {"position": 0, "end": n}
+    await api.problem(
+        403, "permission_denied", "POST", "/api/audit/index", json={}, key=OPERATOR_KEY
+    )
+    for bad in ({"after": -1}, {"after": "x"}, {"after": 2**60}, {"other": 1}):
+        problem = await api.problem(400, "validation_error", "POST", "/api/audit/index", json=bad)
+        assert problem["field"] == next(iter(bad))
 
 
 @each(

@@ -49,12 +49,12 @@ DECLARED = {
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
     "commit_proposals take_snapshot restore_session spawn_session fork_session "
     "add_memory change_memory remove_memory create_volume remove_volume "
-    "create_snapshot remove_snapshot build_template "
+    "create_snapshot change_snapshot remove_snapshot build_template "
     "add_hook remove_hook list_hook_deliveries retry_hook_delivery "
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
-    Access.ADMIN: "archive_audit list_archives list_keys create_key revoke_key",
+    Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key",
     Access.METRICS: "metrics",
 }
 _MISSING = {

@@ -412,7 +412,7 @@ async def restarted(
     plane = await reopened(settings, engine, agents)
     try:
         yield plane
-        for session in plane.sessions.finder.list(ADMIN):
+        for session in plane.sessions.registry.all:
             await plane.sessions.close(ADMIN, session, purge=False)
     finally:
         await plane.close()
@@ -435,7 +435,7 @@ async def test_a_restart_gets_them_back_from_the_agent(
     await started(settings, engine)
     assert leaked(stored(settings.state_dir), TOKEN, ONCE) == []
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.finder.list(ADMIN)
+        (session,) = plane.sessions.registry.all
         request = ExecRequest(argv=["echo", TOKEN, ONCE])
         command = await plane.executions.start(ADMIN, session, request)
         assert command.argv == ["echo", MARK, MARK]
@@ -458,7 +458,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
     told = await plane.executions.wait(session, command)
     await plane.close()
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.finder.list(ADMIN)
+        (session,) = plane.sessions.registry.all
         again = session.commands[command.id]
         assert (again.argv, again.background) == (["make", MARK], False)
         assert again.result == told
@@ -508,7 +508,7 @@ async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agen
     agents.latest.secrets = {"variables": {}, "given": []}
     asked = len(agents.latest.requests)
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.finder.list(ADMIN)
+        (session,) = plane.sessions.registry.all
         for work in (
             plane.executions.start(ADMIN, session, ExecRequest(command="ls")),
             plane.tools.open(ADMIN, session, "fake"),
@@ -535,7 +535,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     monkeypatch.setattr(agent_link, "_RECONNECT_SECONDS", 0.1)
     again = await ControlPlane.open(settings, engine)
     try:
-        (session,) = again.sessions.finder.list(ADMIN)
+        (session,) = again.sessions.registry.all
         inspection = Inspection(measured, None, [], {}, FULL_KERNEL)
         (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])

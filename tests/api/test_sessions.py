@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.sessions import finder
+from orchestrator.state import session_pages
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
 from tests.support.until import until
@@ -86,6 +88,46 @@ async def test_list_pages_newest_first(api: Api) -> None:
     await api.json("DELETE", f"/api/sessions/{made[0]}")
     active = await api.json("GET", "/api/sessions?status=active")
     assert [item["id"] for item in active["items"]] == [made[2], made[1]]
+    for query, wanted in (
+        ("status=live", [made[2], made[1]]),
+        ("status=live&order=asc", [made[1], made[2]]),
+        ("order=asc", made),
+        ("order=desc", made[::-1]),
+        ("status=ended", [made[0]]),
+        ("status=paused", []),
+    ):
+        found = await api.json("GET", f"/api/sessions?{query}")
+        assert [item["id"] for item in found["items"]] == wanted, query
+    for query in ("order=up", "cursor=x", "status=gone"):
+        await api.problem(400, "validation_error", "GET", f"/api/sessions?{query}")
+
+
+async def test_a_page_holds_nobody_up_and_reads_no_other_sessions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions that few have are searched for in parts, and a page may end before it is full."""
+    for number in range(6):
+        await api.session(labels={"n": str(number)})
+    monkeypatch.setattr(session_pages, "MOST_EXAMINED", 2)
+    monkeypatch.setattr(finder, "_MOST_LOOKS", 2)
+    looks = 0
+    browse = api.plane.database.browse
+
+    async def counting(function: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await browse(function)
+
+    monkeypatch.setattr(api.plane.database, "browse", counting)
+    first = await api.json("GET", "/api/sessions?label=n:0")
+    assert (first["items"], looks) == ([], 2)
+    rest = await api.json("GET", f"/api/sessions?label=n:0&cursor={first['next']}")
+    assert [item["labels"] for item in rest["items"]] == [{"n": "0"}]
+    assert rest["next"] is None
+    # Live sessions are shown from memory: nothing but their keys is read.
+    looks = 0
+    page = await api.json("GET", "/api/sessions?limit=2")
+    assert (len(page["items"]), looks) == (2, 1)
 
 
 async def test_other_owners_sessions_do_not_exist(api: Api) -> None:

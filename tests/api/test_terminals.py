@@ -118,9 +118,7 @@ async def test_an_agent_ends_only_its_own_terminals(api: Api) -> None:
     await api.session(permission_level="high")
     impostor = api.agent
     impostor.terminals.report(terminal["id"], {"exit_code": 0, "signal": None, "reason": "fake"})
-    await asyncio.gather(
-        *(sandbox_settled(api, each) for each in api.plane.sessions.finder.list(CLIENT))
-    )
+    await asyncio.gather(*(sandbox_settled(api, each) for each in api.plane.sessions.registry.all))
     assert (await api.json("GET", f"{path}/ptys/{terminal['id']}"))["status"] == "ready"
 
 

@@ -127,7 +127,7 @@ async def test_a_session_has_the_limits_and_the_budget_that_were_typed(
     await create.click()
     alert = dialog.get_by_role("alert")
     await expect(alert).to_contain_text("memory_bytes", timeout=PATIENCE_MS)
-    assert "narrow" not in {each.id for each in served.plane.sessions.finder.list(TESTER)}
+    assert "narrow" not in {each.id for each in served.plane.sessions.registry.all}
     await dialog.get_by_label("Memory, MiB").fill("64")
     await create.click()
     await expect(page.get_by_role("heading", name="narrow")).to_be_visible(timeout=PATIENCE_MS)

@@ -79,7 +79,7 @@ async def test_a_session_moves_to_another_control_plane(
         await expect(dialog).to_contain_text("drop.tar, 10 B")
         await restore.click()
         await expect(dialog.get_by_role("alert")).to_be_visible(timeout=PATIENCE_MS)
-        assert other.plane.sessions.finder.list(TESTER) == []
+        assert other.plane.sessions.registry.all == []
         assert await violations(page) == []
         await page.set_viewport_size({"width": 360, "height": 740})
         await page.wait_for_function(PHONE_IS_FULL)

@@ -16,6 +16,7 @@ from tests.support.leaks import (
     engine_client,
     instance,
     left_behind,
+    links,
     made_ahead,
     networks,
     workspaces_left,
@@ -223,6 +224,9 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
         yield f"{len(kept['loop devices'])} loop devices of {len(slots)} slots"
     if networks(state_dir) and not any(_has_network(item) for item in live):
         yield "the open network has no session"
+    ported = sum(1 for item in live if _has_network(item))
+    if len(ports := links(state_dir, ported)) > ported:
+        yield f"{ports} for {ported} sessions with the open network"
     yield from _processes(uids, _first_pids(state_dir))
     yield from _drafts(state_dir)
 
@@ -267,9 +271,13 @@ def _snapshots(state_dir: Path) -> list[str]:
     """The files of complete named snapshots; no others survive a start."""
     with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
         rows = connection.execute(
-            "SELECT id FROM snapshots WHERE ready = 1 AND name IS NOT NULL ORDER BY id"
+            "SELECT id, layer_bytes FROM snapshots WHERE ready = 1 AND name IS NOT NULL ORDER BY id"
         )
-        return [f"{snapshot}.img" for (snapshot,) in rows]
+        return [
+            f"{snapshot}{kind}"
+            for snapshot, layer in rows
+            for kind in (".img", *([] if layer is None else [".layer.img"]))
+        ]
 
 
 def _difference(there: list[str], wanted: list[str]) -> str:

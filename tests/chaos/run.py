@@ -25,6 +25,7 @@ from tests.support.leaks import (
     NOTHING,
     engine_client,
     left_behind,
+    links,
     made_ahead,
     networks,
     unmount_all,
@@ -316,6 +317,7 @@ async def _end(clients: Clients, done: Chaos, descriptors: int) -> None:
         (workspaces_left(state_dir), NO_WORKSPACES),
         (made_ahead(state_dir), NONE_AHEAD),
         ({"networks": networks(state_dir)}, {"networks": []}),
+        ({"links": links(state_dir)}, {"links": []}),
     ):
         if found != nothing:
             done.complaints.append(f"left at the end: {found}")

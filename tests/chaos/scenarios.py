@@ -16,6 +16,11 @@ async def create(clients: Clients, new: str, idle: str) -> None:
     await clients.create(new, "low")
 
 
+async def link(clients: Clients, new: str, idle: str) -> None:
+    """Creates a session with the open network."""
+    await clients.create(new, "high")
+
+
 async def spawn(clients: Clients, new: str, idle: str) -> None:
     """Spawns a child and one below it, both in the parent's workspace, and ends the child."""
     body = {"workspace": "read-only"}
@@ -246,6 +251,7 @@ async def _begin(clients: Clients, session: str, template: str) -> None:
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
+    "link": link,
     "spawn": spawn,
     "exec": execute,
     "file": write,

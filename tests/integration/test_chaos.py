@@ -19,6 +19,7 @@ KILLS = [
     Kill(FaultPoint.REFINE_COMPARED, 2),
     Kill(FaultPoint.TURN_DRIVEN),
     Kill(FaultPoint.COMMIT_APPLIED, 2),
+    Kill(FaultPoint.CLOSE_FROZEN),
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.VOLUME_MADE),

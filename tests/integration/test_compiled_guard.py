@@ -15,7 +15,7 @@ from api.views.facilities import facilities_of
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from sandbox_agent.decide.facilities import GUARD
-from sandbox_agent.enforce.guards.compiled import PROGRAM
+from sandbox_agent.enforce.guards.availability import PROGRAM
 from tests.support.box import Box, Outcome
 from tests.support.older_kernels import older_image
 from tests.support.plane import opened

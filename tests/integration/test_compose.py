@@ -288,6 +288,8 @@ def test_the_open_network_is_made_from_inside(
     script = "import socket; print([name for _, name in socket.if_nameindex()])"
     result = deployment.run(sessions["high"], ["python3", "-c", script])
     assert "eth0" in result["stdout"]
+    # From inside, links can't be made.
+    assert deployment.call("GET", f"/{sessions['high']}")["own_link"] is False
     assert len(networks(deployment.state_dir)) == 1
 
 

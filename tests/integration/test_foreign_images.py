@@ -1,6 +1,7 @@
 """Sessions in images that have nothing of Paddock's: no agent, no Python, perhaps no C library."""
 
 import re
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.settings.settings import Settings
 from tests.support.box import Box
 from tests.support.foreign_images import Root, busybox, debian_without_python, imported, musl
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.plane import clear, running, state
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -241,6 +243,50 @@ async def test_a_library_for_every_process_is_refused(sandbox_image: str, tmp_pa
     settings = Settings(state_dir=tmp_path, image=sandbox_image)
     with imported(root.data()) as name:
         await refused(name, settings, "it has /etc/ld.so.preload")
+
+
+# Ends the process that loads it, before it does anything.
+LIBRARY = "__attribute__((constructor)) void begin(void) { __builtin_trap(); }"
+OPENSSL = """\
+openssl_conf = all
+[all]
+providers = named
+[named]
+own = library
+[library]
+module = /usr/lib/own.so
+activate = 1
+"""
+
+
+def compiled(text: str, directory: Path) -> Path:
+    """A library."""
+    source, library = directory / "own.c", directory / "own.so"
+    source.write_text(text)
+    subprocess.run(
+        ["gcc", "-shared", "-nostdlib", "-fPIC", "-o", library, source],
+        check=True,
+        timeout=PROGRAM_SECONDS,
+    )
+    return library
+
+
+async def test_no_configuration_of_the_image_is_the_agents(
+    sandbox_image: str, tmp_path: Path
+) -> None:
+    """The agent's own OpenSSL would load code that the image's configuration names."""
+    root = busybox()
+    root.copy("usr/lib/own.so", compiled(LIBRARY, tmp_path))
+    root.file("usr/lib/ssl/openssl.cnf", OPENSSL.encode(), 0o644)
+    with (
+        imported(root.data()) as name,
+        state(image=sandbox_image, images=(sandbox_image, name)) as settings,
+    ):
+        async with running(settings) as plane:
+            await check(name, settings, plane.levels.values())
+            box = await Box.create(plane, "high", image=name)
+            assert (await box.run("echo well")).stdout == "well\n"
+            await box.close()
 
 
 async def test_a_workspace_at_another_path(foreign: Foreign) -> None:

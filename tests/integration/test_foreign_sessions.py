@@ -137,7 +137,7 @@ async def test_a_restart_takes_over_and_a_waiting_sandbox_is_taken(
             container = box.container_id
             await box.write("file", b"kept\n")
         async with running(settings) as second:
-            (session,) = second.sessions.finder.list(TESTER)
+            (session,) = second.sessions.registry.all
             again = Box(second, session)
             assert again.container_id == container
             assert (await again.run("cat file")).stdout == "kept\n"

@@ -139,7 +139,7 @@ async def test_images_must_be_listed_present_and_ours(
         ]:
             with pytest.raises(ValidationError, match=said):
                 await plane.sessions.create(TESTER, NewSession(terms=Terms(image=image)))
-        assert plane.sessions.finder.list(TESTER) == []
+        assert plane.sessions.registry.all == []
 
 
 async def test_admission_stops_before_the_host_is_full(sandbox_image: str) -> None:
@@ -195,7 +195,7 @@ async def test_a_creation_that_fails_leaves_nothing(
             await plane.sessions.create(TESTER, NewSession(id="failed", permission_level="high"))
         state = plane.settings.state_dir
         assert left_behind(state) == NOTHING
-        assert plane.sessions.finder.list(TESTER) == []
+        assert plane.sessions.registry.all == []
         assert len(plane.sessions.registry) == 0
         # A session that was never created has no workspace.
         slots = state / "slots"

@@ -1,54 +1,43 @@
-"""The network of high: containers on its bridge reach neither the host nor link-local addresses."""
+"""The network of high: containers on its bridge reach neither the host nor link-local addresses.
 
-import json
+Every test of isolation is about both kinds of links: ours and the engine's.
+"""
+
 import os
-import re
 import secrets
-import select
 import socket
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
 from docker.errors import APIError, NotFound
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine import docker_namespaces
+from orchestrator.host.engine import docker_links, docker_namespaces
 from orchestrator.host.engine.docker import DockerEngine
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
+from tests.support.open_networks import (
+    Network,
+    Ready,
+    address_of_host,
+    container,
+    gateway,
+    greeter,
+    greeting,
+    host_addresses,
+    machine_beyond,
+    open_network,
+    plain_network,
+    probe,
+)
 
 METADATA = "169.254.169.254"
 # A link-local address of another machine: packets to it are forwarded, as in a cloud.
 BEYOND = "169.254.77.1"
-
-# Prints the result of each connection: `open` only if a server greeted.
-PROBE = """
-import socket, sys
-for target in sys.argv[1:]:
-    host, port = target.rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=2) as peer:
-            print(target, "open" if peer.recv(5) == b"hello" else "silent")
-    except OSError:
-        print(target, "closed")
-"""
-# Writes to the given file when it listens.
-GREETER = """
-import socket, sys
-server = socket.create_server(("0.0.0.0", 8080))
-with open(sys.argv[1], "w") as ready:
-    ready.write("listening")
-while True:
-    peer, _ = server.accept()
-    peer.sendall(b"hello")
-    peer.close()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +52,22 @@ def client() -> Iterator[docker.APIClient]:
     client.close()
 
 
+@pytest.fixture(params=["own", "engine"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who makes the links of sandboxes."""
+    made_by: str = request.param
+    if made_by == "engine":
+        # As in a control plane that runs in a container.
+        monkeypatch.setattr(docker_links, "_ENGINES", Path("/nowhere"))
+    return made_by
+
+
 @pytest.fixture
-async def engine(image: str) -> AsyncIterator[DockerEngine]:
+async def engine(image: str, kind: str) -> AsyncIterator[DockerEngine]:
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
     yield engine
     await engine.remove_open_network(image)
     await engine.close()
-
-
-class Ready:
-    """A pipe through which a server reports that it listens."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "ready"
-        os.mkfifo(self.path)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
-
-    def wait(self) -> None:
-        assert select.select([self._fd], [], [], 60)[0], "the server does not start"
-        assert os.read(self._fd, 64) == b"listening"
-
-    def close(self) -> None:
-        os.close(self._fd)
 
 
 @pytest.fixture
@@ -92,122 +75,6 @@ def ready(tmp_path: Path) -> Iterator[Ready]:
     ready = Ready(tmp_path)
     yield ready
     ready.close()
-
-
-@contextmanager
-def greeter() -> Iterator[int]:
-    """A server on every address of the host, of IPv6 too; its port."""
-    server = (
-        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-        if socket.has_dualstack_ipv6()
-        else socket.create_server(("0.0.0.0", 0))
-    )
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = server.accept()
-                with peer, suppress(OSError):
-                    peer.sendall(b"hello")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield server.getsockname()[1]
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join()
-
-
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=PROGRAM_SECONDS)
-
-
-@contextmanager
-def address_of_host(address: str) -> Iterator[None]:
-    ip("address", "add", f"{address}/32", "dev", "lo")
-    try:
-        yield
-    finally:
-        ip("address", "del", f"{address}/32", "dev", "lo")
-
-
-@contextmanager
-def machine_beyond(address: str, ready: Ready) -> Iterator[None]:
-    """A greeter on port 8080 in its own network namespace, one hop from the host."""
-    name = f"pdkt{secrets.token_hex(3)}"
-    with ExitStack() as stack:
-        ip("netns", "add", name)
-        stack.callback(ip, "netns", "del", name)
-        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-        ip("address", "add", "169.254.77.2/30", "dev", name)
-        ip("link", "set", name, "up")
-        ip("-n", name, "address", "add", f"{address}/30", "dev", "eth0")
-        ip("-n", name, "link", "set", "eth0", "up")
-        ip("-n", name, "route", "add", "default", "via", "169.254.77.2")
-        command = ["ip", "netns", "exec", name, "python3", "-c", GREETER, str(ready.path)]
-        greeter = stack.enter_context(subprocess.Popen(command))
-        stack.callback(greeter.kill)
-        ready.wait()
-        yield
-
-
-@contextmanager
-def container(
-    client: docker.APIClient, image: str, network: str, *argv: str, bind: Path | None = None
-) -> Iterator[dict[str, Any]]:
-    """A running container on that network, as the engine describes it."""
-    made = client.create_container(
-        image,
-        entrypoint=list(argv),
-        host_config=client.create_host_config(
-            network_mode=network, cap_drop=["ALL"], binds=[f"{bind}:{bind}"] if bind else []
-        ),
-    )
-    try:
-        client.start(made["Id"])
-        yield client.inspect_container(made["Id"])
-    finally:
-        client.remove_container(made["Id"], force=True)
-
-
-def probe(
-    client: docker.APIClient, image: str, network: str, targets: dict[str, str]
-) -> dict[str, str]:
-    """The result of a connection from that network to each named target `host:port`."""
-    with container(client, image, network, "python3", "-c", PROBE, *targets.values()) as found:
-        client.wait(found["Id"], timeout=PROGRAM_SECONDS)
-        lines = client.logs(found["Id"]).decode().splitlines()
-    seen = dict(line.split(" ") for line in lines)
-    return {name: seen[target] for name, target in targets.items()}
-
-
-def gateway(client: docker.APIClient, network: str) -> str:
-    address: str = client.inspect_network(network)["IPAM"]["Config"][0]["Gateway"]
-    return address
-
-
-def host_addresses(bridge: str) -> list[str]:
-    """The host's addresses on its own links, docker's usual bridge and this one.
-
-    Bridges and links of other tests come and go.
-    """
-    listing = ["ip", "-json", "address", "show"]
-    links = json.loads(
-        subprocess.run(listing, capture_output=True, check=True, timeout=PROGRAM_SECONDS).stdout
-    )
-    passing = re.compile(r"br-|pdk|veth|lo$")
-    found = []
-    for link in links:
-        name = link["ifname"]
-        if name == bridge or (link["operstate"] != "DOWN" and not passing.match(name)):
-            entries = [entry for entry in link.get("addr_info", []) if entry]
-            # From a sandbox, the link of a link-local address is its own.
-            found += [
-                entry["local"] + ("%eth0" if entry["scope"] == "link" else "") for entry in entries
-            ]
-    return found
 
 
 def rules(bridge: str) -> list[str]:
@@ -234,35 +101,35 @@ def flush(bridge: str) -> None:
     levels="high",
 )
 async def test_the_host_and_link_local_addresses_are_out_of_reach(
-    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
-    plain = f"paddock-test-{secrets.token_hex(4)}"
-    client.create_network(plain, driver="bridge")
-    try:
-        with greeter() as port, address_of_host(METADATA), machine_beyond(BEYOND, ready):
-            own = host_addresses(f"pdk{engine.instance}")
-            usual = [address for address in own if ":" not in address]
+    network = await open_network(engine, image, kind)
+    with (
+        plain_network(client) as plain,
+        greeter() as port,
+        address_of_host(METADATA),
+        machine_beyond(BEYOND, ready),
+    ):
+        own = host_addresses(f"pdk{engine.instance}")
+        usual = [address for address in own if ":" not in address]
 
-            def targets(bridge: str, *addresses: str) -> dict[str, str]:
-                return {
-                    "gateway": f"{gateway(client, bridge)}:{port}",
-                    "metadata": f"{METADATA}:{port}",
-                    "link-local": f"{BEYOND}:8080",
-                    **{address: f"{address}:{port}" for address in addresses},
-                }
+        def targets(bridge: Network, *addresses: str) -> dict[str, str]:
+            return {
+                "gateway": f"{gateway(client, bridge.name)}:{port}",
+                "metadata": f"{METADATA}:{port}",
+                "link-local": f"{BEYOND}:8080",
+                **{address: f"{address}:{port}" for address in addresses},
+            }
 
-            # Sandboxes have no IPv6 at all; the host reaches itself by it.
-            reached = probe(client, image, plain, targets(plain, *usual))
-            assert set(reached.values()) == {"open"}, "the test shows nothing"
-            for address in own:
-                if ":" in address and "%" not in address:
-                    with socket.create_connection((address, port), 10) as peer:
-                        assert peer.recv(5) == b"hello", "the test shows nothing"
-            reached = probe(client, image, network, targets(network, *own))
-            assert set(reached.values()) == {"closed"}, reached
-    finally:
-        client.remove_network(plain)
+        # Sandboxes have no IPv6 at all; the host reaches itself by it.
+        reached = probe(client, image, plain, targets(plain, *usual))
+        assert set(reached.values()) == {"open"}, "the test shows nothing"
+        for address in own:
+            if ":" in address and "%" not in address:
+                with socket.create_connection((address, port), 10) as peer:
+                    assert peer.recv(5) == b"hello", "the test shows nothing"
+        reached = probe(client, image, network, targets(network, *own))
+        assert set(reached.values()) == {"closed"}, reached
 
 
 @attempt(
@@ -271,27 +138,56 @@ async def test_the_host_and_link_local_addresses_are_out_of_reach(
     levels="high",
 )
 async def test_containers_do_not_reach_each_other(
-    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
-    plain = f"paddock-test-{secrets.token_hex(4)}"
-    client.create_network(plain, driver="bridge")
-    try:
+    network = await open_network(engine, image, kind)
+    with plain_network(client) as plain:
         for bridge, expected in ((plain, "open"), (network, "closed")):
-            command = ["python3", "-c", GREETER, str(ready.path)]
-            with container(client, image, bridge, *command, bind=ready.path) as found:
-                ready.wait()
-                address = found["NetworkSettings"]["Networks"][bridge]["IPAddress"]
+            with greeting(client, image, bridge, ready) as address:
                 seen = probe(client, image, bridge, {"neighbour": f"{address}:8080"})
                 assert seen == {"neighbour": expected}
-    finally:
-        client.remove_network(plain)
+
+
+@attempt(
+    "a container on another network of the engine, at its address and at its published port",
+    layer="packet filter",
+    levels="high",
+)
+async def test_containers_on_other_networks_are_out_of_reach(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
+) -> None:
+    network = await open_network(engine, image, kind)
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    with plain_network(client) as plain, greeting(client, image, plain, ready, port) as address:
+        targets = {"address": f"{address}:8080"}
+        for name in (plain.name, network.name):
+            targets[name] = f"{gateway(client, name)}:{port}"
+        assert probe(client, image, plain, targets)["address"] == "open", "the test shows nothing"
+        with socket.create_connection((gateway(client, plain.name), port), 10) as peer:
+            assert peer.recv(5) == b"hello", "the test shows nothing"
+        assert set(probe(client, image, network, targets).values()) == {"closed"}
+
+
+@attempt(
+    "from a container on another network of the engine, a sandbox",
+    layer="packet filter",
+    levels="high",
+)
+async def test_sandboxes_are_out_of_reach_of_other_networks(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
+) -> None:
+    network = await open_network(engine, image, kind)
+    with plain_network(client) as plain, greeting(client, image, network, ready) as address:
+        targets = {"sandbox": f"{address}:8080"}
+        assert probe(client, image, plain, targets) == {"sandbox": "closed"}
 
 
 async def test_it_is_made_once_and_removed_whole(
-    engine: DockerEngine, client: docker.APIClient, image: str
+    engine: DockerEngine, client: docker.APIClient, image: str, kind: str
 ) -> None:
-    network = (await engine.ensure_open_network(image)).name
+    opened = await open_network(engine, image, kind)
+    network = opened.name
     bridge = f"pdk{engine.instance}"
     installed = rules(bridge)
     assert any("DOCKER-USER" in rule and "169.254.0.0/16" in rule for rule in installed)
@@ -300,7 +196,7 @@ async def test_it_is_made_once_and_removed_whole(
     assert (await again.ensure_open_network(image)).name == network
     assert rules(bridge) == installed
 
-    with container(client, image, network, "sleep", "600"):
+    with container(client, image, opened):
         await again.remove_open_network(image)
         assert rules(bridge) == installed
         assert client.inspect_network(network)["Name"] == network
@@ -349,7 +245,7 @@ async def test_without_rules_there_is_no_network(
     name = f"paddock-test-{secrets.token_hex(4)}:latest"
     repository = name.removesuffix(":latest")
     programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")
-    with container(client, image, "none", "rm", "-f", *programs) as broken:
+    with container(client, image, Network("none"), "rm", "-f", *programs) as broken:
         client.wait(broken["Id"], timeout=PROGRAM_SECONDS)
         client.commit(broken["Id"], repository=repository, tag="latest")
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
@@ -359,7 +255,7 @@ async def test_without_rules_there_is_no_network(
         with pytest.raises(EngineUnavailableError, match="images build"):
             await engine.ensure_open_network("paddock/there-is-none:latest")
         with (
-            container(client, image, "bridge", "sleep", "600") as found,
+            container(client, image, Network("bridge")) as found,
             pytest.raises(EngineUnavailableError, match="could not be taken"),
         ):
             await engine.close_names(found["Id"], name)

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.host.engine import docker_namespaces, docker_resolvers
+from orchestrator.host.engine import docker_links, docker_namespaces, docker_resolvers
 from orchestrator.host.engine.docker_helper import run_helper
 from orchestrator.host.engine.docker_resolvers import ENGINES_OWN
 from orchestrator.settings.resolvers import usable
@@ -23,6 +23,7 @@ from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.name_server import EVERYBODY, name_server
+from tests.support.open_networks import interface
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -114,11 +115,12 @@ def ports(box: Box) -> list[tuple[str, int]]:
 
 def neighbour_questions(facts: dict[str, Any], network: str) -> list[tuple[str, str]]:
     """Questions that would reveal a container, from its inspection."""
-    settings = facts["NetworkSettings"]["Networks"][network]
+    settings = facts["NetworkSettings"]["Networks"].get(network) or {}
     name = facts["Name"].lstrip("/")
-    names = {name, facts["Id"][:12], facts["Config"]["Hostname"], *(settings["Aliases"] or ())}
+    names = {name, facts["Id"][:12], facts["Config"]["Hostname"], *(settings.get("Aliases") or ())}
     names |= {f"{one}.{network}" for one in names}
-    reverse = ipaddress.IPv4Address(settings["IPAddress"]).reverse_pointer
+    address = interface(facts)["addr_info"][0]["local"]
+    reverse = ipaddress.IPv4Address(address).reverse_pointer
     return [*(("A", one) for one in sorted(names)), ("PTR", reverse)]
 
 
@@ -145,7 +147,7 @@ def seen_without_measures(
     layer="packet filter",
     levels="high",
 )
-@pytest.mark.parametrize("way", ["the host's programs", "a helper container"])
+@pytest.mark.parametrize("way", ["the host's programs", "a helper container", "a link of ours"])
 async def test_nobody_names_a_neighbour(
     plane: ControlPlane,
     client: docker.APIClient,
@@ -163,6 +165,9 @@ async def test_nobody_names_a_neighbour(
     if way == "a helper container":
         # As in a control plane that runs in a container.
         monkeypatch.setattr(docker_namespaces, "_PATH", "/nowhere")
+    if way != "a link of ours":
+        monkeypatch.setattr(docker_links, "_ENGINES", Path("/nowhere"))
+    await plane.engine.ensure_open_network(sandbox_image, renew=True)
     box = await Box.create(plane, "high")
     assert bool(helpers) is (way == "a helper container")
     neighbour = await Box.create(plane, "high")
@@ -171,16 +176,18 @@ async def test_nobody_names_a_neighbour(
     assert network is not None
     facts = client.inspect_container(neighbour.container_id)
     asked = neighbour_questions(facts, network)
-    assert len(asked) >= 6
-
-    engines = [(ENGINES_OWN, 53, "udp", *one) for one in asked]
-    told = seen_without_measures(client, sandbox_image, network, engines)
-    assert told.count(None) == 0
-    assert all(told[index] for index, one in enumerate(asked) if one[1] == facts["Name"][1:])
-    assert told[-1], "the test shows nothing"
+    assert len(asked) >= (4 if way == "a link of ours" else 6)
 
     listening = ports(box)
-    assert len(listening) == 4, "the engine's name server listens where the test does not look"
+    if way == "a link of ours":
+        assert len(listening) == 2, "the engine's name server is in the sandbox"
+    else:
+        engines = [(ENGINES_OWN, 53, "udp", *one) for one in asked]
+        told = seen_without_measures(client, sandbox_image, network, engines)
+        assert told.count(None) == 0
+        assert all(told[index] for index, one in enumerate(asked) if one[1] == facts["Name"][1:])
+        assert told[-1], "the test shows nothing"
+        assert len(listening) == 4, "the engine's name server listens where the test does not look"
     questions = [
         (ENGINES_OWN, port, protocol, *one) for protocol, port in listening for one in asked
     ]

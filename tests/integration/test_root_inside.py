@@ -85,7 +85,7 @@ END
 cat > tree/DEBIAN/postinst <<END
 #!/bin/sh
 set -e
-id tiny || useradd --system --no-create-home tiny
+adduser --system --no-create-home --group tiny
 install -o tiny -g tiny -m 0600 /dev/null /var/lib/tiny
 END
 chmod 755 tree/DEBIAN/postinst

@@ -12,6 +12,7 @@ from orchestrator.host.workspace.mounts import MountError, mounts_under
 from orchestrator.state.directory import SandboxDirectory, left_over
 
 UID = 1_900_000_123
+OVER = "sha256:of-the-image"
 SIZE = 64 * 1024 * 1024
 
 
@@ -32,7 +33,7 @@ def layers(tmp_path: Path) -> list[str]:
 def test_it_shows_the_image_as_the_users(tmp_path: Path, layers: list[str]) -> None:
     layer = tmp_path / "layer"
     try:
-        assert root_layer.make(layer, layers, UID, SIZE) == ["/etc", "/usr"]
+        assert root_layer.make(layer, layers, OVER, UID, SIZE) == ["/etc", "/usr"]
         usr, etc = (root_layer.covered(layer, path) for path in ("/usr", "/etc"))
         assert (etc / "passwd").read_text() == "upper"
         status = (usr / "program").stat()
@@ -59,7 +60,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, layers: list[str]
     script = (
         "import os, signal, sys; from pathlib import Path;"
         "from orchestrator.state.directory import SandboxDirectory;"
-        f"SandboxDirectory(Path(sys.argv[1])).make_layer(sys.argv[2:], {UID}, {SIZE});"
+        f"SandboxDirectory(Path(sys.argv[1])).make_layer(sys.argv[2:], {OVER!r}, {UID}, {SIZE});"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", script, str(directory.path), *layers], check=False)
@@ -80,7 +81,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, layers: list[str]
 )
 def test_why_there_is_none(tmp_path: Path, layers: list[str], told: str) -> None:
     with pytest.raises(MountError, match=told):
-        root_layer.make(tmp_path / "layer", layers, UID, SIZE)
+        root_layer.make(tmp_path / "layer", layers, OVER, UID, SIZE)
     refused = root_layer.refusal(tmp_path / "layer", layers)
     assert refused is not None
     assert told in refused

@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.node import container_freeze
 from orchestrator.host.node.container_kill import first_process, kill_all
 from orchestrator.host.node.control_groups import this_host
 from paddock.contract.words import Status
@@ -111,8 +112,11 @@ async def test_a_deadline_with_a_disk_that_hangs(new_box: BoxFactory) -> None:
     await box.close()
 
 
-async def test_an_engine_that_hangs(new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes are killed by their control group; the container is removed later."""
+@pytest.mark.parametrize("here", [True, False], ids=["frozen here", "killed here"])
+async def test_an_engine_that_hangs(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """No engine is needed: its control group is frozen, or else what is in it is killed."""
     monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopper._FREEZE_SECONDS", 0.1)
     box = await new_box("high")
     process = await stubborn(box)
@@ -123,11 +127,13 @@ async def test_an_engine_that_hangs(new_box: BoxFactory, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr(box.plane.engine, "pause", hang)
+        if not here:
+            patch.setattr(container_freeze, "freeze", lambda *_: False)
         await box.plane.sessions.abort(TESTER, box.session)
     assert gone(process)
     assert [event["operation"] for event in await box.events()][-2:] == [
         "session.terminated",
-        "audit.gap",
+        "command.exit" if here else "audit.gap",
     ]
     await box.close()
 

@@ -1,11 +1,13 @@
 """A sandbox that was started ahead is like any other once a session has it."""
 
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -28,6 +30,24 @@ from tests.support.server import Server, serving
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Tries what only the confinement refuses, and prints the errors' numbers.
+FIRST = """
+import ctypes, json, os
+libc = ctypes.CDLL(None, use_errno=True)
+found = {"uid": os.getuid(), "parent": os.getppid()}
+libc.unshare(0x10000000)
+found["unshare"] = ctypes.get_errno()
+try:
+    os.kill(os.getppid(), 0)
+except OSError as error:
+    found["signal"] = error.errno
+try:
+    open("/proc/self/oom_score_adj", "w")
+except OSError as error:
+    found["proc"] = error.errno
+print(json.dumps(found))
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -174,6 +194,62 @@ async def test_one_that_dies_is_replaced(plane: ControlPlane) -> None:
     os.kill(first.pid, signal.SIGKILL)
     await until(lambda: victim not in plane.pool.container_ids)
     await until(lambda: len(plane.pool.shapes) == 3)
+
+
+def guards_of_waiting(plane: ControlPlane, level: str) -> list[psutil.Process]:
+    """The children of the agent that waits at that level."""
+    (waiting,) = (each for each in plane.pool._waiting if each.shape.level_name == level)
+    first = waiting.parts.plan.first
+    assert first is not None
+    return psutil.Process(first.pid).children()
+
+
+def fact(process: psutil.Process, name: str) -> int:
+    """The last number in that line of the process's status."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[-1])
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("level", ["low", "medium", "high"])
+async def test_its_first_command_has_the_guard_that_waited(plane: ControlPlane, level: str) -> None:
+    """That guard is confined then: what the first command tries fails."""
+    await until(lambda: len(plane.pool.shapes) == 3)
+    (guard,) = guards_of_waiting(plane, level)
+    filters, inside = fact(guard, "Seccomp_filters"), fact(guard, "NSpid")
+    box = await warm(plane, level)
+    if level == "high":
+        tried = await box.python(FIRST)
+        assert tried.value == {
+            **{"uid": box.uid, "parent": inside},
+            **{"unshare": errno.EPERM, "signal": errno.EPERM, "proc": errno.EACCES},
+        }
+    else:
+        assert (await box.run("pwd")).stdout == "/workspace\n"
+    # It has run the command, as there is no other.
+    assert [each.pid for each in box.agent().children()].count(guard.pid) == 1
+    assert fact(guard, "Seccomp_filters") == filters + 1
+    await box.close()
+
+
+async def test_a_guard_that_waits_has_nothing_open_and_is_replaced(plane: ControlPlane) -> None:
+    await until(lambda: len(plane.pool.shapes) == 3)
+    (guard,) = guards_of_waiting(plane, "low")
+    # Three standard streams, two sockets and its own preference when memory runs out.
+    await until(lambda: guard.num_fds() <= 6)
+    for each in Path(f"/proc/{guard.pid}/fd").iterdir():
+        target = os.readlink(each)
+        assert int(each.name) < 3 or target.startswith("socket:") or "oom_score_adj" in target
+    guard.kill()
+    await until(
+        lambda: [each.pid for each in guards_of_waiting(plane, "low")] not in ([], [guard.pid])
+    )
+    (other,) = guards_of_waiting(plane, "low")
+    box = await warm(plane, "low")
+    assert (await box.run("pwd")).stdout == "/workspace\n"
+    assert other.pid in [each.pid for each in box.agent().children()]
+    await box.close()
 
 
 async def test_a_kill_leaves_what_sessions_have_and_nothing_else(

@@ -12,7 +12,7 @@ from typing import Any
 import docker
 import pytest
 
-from sandbox_agent.enforce.guards.compiled import PROGRAM
+from sandbox_agent.enforce.guards.availability import PROGRAM
 from tests.support import compiled_guard_driver
 from tests.support.agent_code import AGENT_CODE
 from tests.support.compiled_guard_driver import REFUSED

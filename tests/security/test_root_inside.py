@@ -212,7 +212,7 @@ for path in (
     "/proc/1/mem", "/proc/1/environ", "/sys/kernel/uevent_helper", "/dev/kmsg", "/dev/mem",
     "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/opt/paddock/__main__.py",
     "/opt/paddock/lib/loader", "/opt/paddock/sandbox_agent/__init__.py", "/run/paddock/x",
-    "/new", "/run/new", "/boot/new",
+    "/new", "/boot/new", *(() if os.access("/usr", os.W_OK) else ("/run/new",)),
 ):
     attempt(f"write {path}", lambda: os.close(os.open(path, os.O_WRONLY | os.O_CREAT)))
 for path in ("/run/paddock", "/run/paddock/control.sock"):

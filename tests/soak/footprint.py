@@ -55,12 +55,12 @@ def grown(start: Footprint, end: Footprint) -> list[str]:
 
 
 def _disk(state_dir: Path, *, record: bool) -> int:
-    """Bytes allocated in the state directory: of the database, or of everything else."""
+    """Bytes allocated in the state directory: of the record with its index, or of all else."""
     total = 0
     for directory, names, files in os.walk(state_dir):
         names[:] = [name for name in names if not os.path.ismount(os.path.join(directory, name))]
         for name in files:
-            if name.startswith("paddock.db") == record:
+            if name.startswith(("paddock.db", "search.db")) == record:
                 try:
                     total += 512 * os.lstat(os.path.join(directory, name)).st_blocks
                 except FileNotFoundError:  # removed meanwhile

@@ -24,8 +24,8 @@ from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.enforce.guard_process import Setup
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards.setup import Setup
 
 UID = 54321
 BOOT = Configuration(

@@ -39,6 +39,8 @@ class FakeNode(Node):
         self.shown: dict[str, Measured] = {}
         self.killed: list[tuple[str, bool]] = []
         self.hangs = False
+        # Whether containers are frozen without the engine.
+        self.freezes = False
         self.flags: dict[str, int] = {}
         # What containers use, and the time of the latest look at them.
         self.uses: dict[str, Usage] = {}
@@ -97,6 +99,17 @@ class FakeNode(Node):
         self.seconds += 10
         shown = {one: use for one, use in self.uses.items() if one in containers}
         return Gauged(self.seconds, self.used, shown)
+
+    async def freeze(self, container_id: str, first: FirstProcess | None) -> bool:
+        self._answer()
+        return self.freezes
+
+    async def thaw(self, container_id: str, first: FirstProcess | None) -> bool:
+        self._answer()
+        return False
+
+    async def end(self, container_id: str, first: FirstProcess | None) -> None:
+        self._answer()
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False

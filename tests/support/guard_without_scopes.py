@@ -20,7 +20,7 @@ from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.enforce.guard_process import Setup
+from sandbox_agent.enforce.guards.setup import Setup
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.run.process import Command, Request
 

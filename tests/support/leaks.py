@@ -4,6 +4,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -127,18 +128,41 @@ def devices_below(directory: Path, seconds: float = WAIT_SECONDS) -> list[str]:
     The kernel frees a device some time after its last unmount, later under load, and reports it in
     an event: this waits for devices that are no longer mounted, whatever others' devices do.
     """
+
+    def passing() -> bool:
+        return bool(set(_attached_below(directory)) - _mounted_devices())
+
+    _wait_while(passing, seconds)
+    return _attached_below(directory)
+
+
+def links(state_dir: Path, most: int = 0, seconds: float = WAIT_SECONDS) -> list[str]:
+    """Names of the instance's own links to the open network, of which there should be so many.
+
+    The kernel removes them some time after their sandbox's container, and reports it in an event.
+    """
+    prefix = f"pdk{instance(state_dir)}"
+
+    def found() -> list[str]:
+        return [name for name in os.listdir("/sys/class/net") if name[:-4] == prefix]
+
+    _wait_while(lambda: len(found()) > most, seconds)
+    return sorted(found())
+
+
+def _wait_while(passing: Callable[[], bool], seconds: float) -> None:
+    """Waits until that is over, or the time; looks again after each device event."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _UEVENTS) as events:
         events.bind((0, 1))
         # Listen before looking, so that no event is missed.
-        while set(found := _attached_below(directory)) - _mounted_devices():
+        while passing():
             left = until - time.monotonic()
             if left <= 0:
                 break
             events.settimeout(left)
             with suppress(TimeoutError):
                 events.recv(65536)
-    return found
 
 
 def _mounted_devices() -> set[str]:

@@ -26,6 +26,7 @@ from tests.support.leaks import (
     NONE_AHEAD,
     NOTHING,
     left_behind,
+    links,
     made_ahead,
     networks,
     unmount_all,
@@ -82,12 +83,13 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
 
 async def clear(plane: ControlPlane) -> None:
     """Closes every session and purges every workspace; checks that nothing of a session is left."""
-    for session in plane.sessions.finder.list(TESTER):
+    for session in plane.sessions.registry.all:
         await plane.sessions.close(TESTER, session, purge=False)
     await until(lambda: _rests(plane.pool))
     await plane.pool.close()
     await _assert_whole(plane)
     assert left_behind(plane.settings.state_dir) == NOTHING
+    assert links(plane.settings.state_dir) == []
     for shown in await plane.volumes.page(None, ("", ""), 1000):
         await plane.volumes.remove(TESTER, shown.volume.owner, shown.volume.name)
     for kept in await plane.named_snapshots.page(None, None, ("", ""), 1000):

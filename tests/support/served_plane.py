@@ -77,7 +77,7 @@ class ServedPlane:
 
     async def close(self) -> None:
         """Ends everything."""
-        for session in self.plane.sessions.finder.list(TESTER):
+        for session in self.plane.sessions.registry.all:
             await self.plane.sessions.close(TESTER, session, purge=False)
         await self.stop()
         await self.agents.close()

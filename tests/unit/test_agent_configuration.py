@@ -12,6 +12,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.frames import request
 from sandbox_agent.decide.manifest import Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement, Message
+from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
@@ -47,17 +48,22 @@ class Told:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.agent = Agent("/nonexistent")
+        self.agent.load()
         self.sent: list[Message] = []
-        self.confined = self.stopped = 0
+        self.confined = self.stopped = self.forked = 0
         monkeypatch.setattr(self.agent._connection, "send", self.sent.append)
         monkeypatch.setattr(self.agent._connection, "send_soon", self.sent.append)
         monkeypatch.setattr(self.agent._loop, "stop", self._stop)
         monkeypatch.setattr(Guards, "confine", lambda _guards: self._confine())
         monkeypatch.setattr(Guards, "prepare", lambda _guards: None)
+        monkeypatch.setattr(WaitingGuard, "fork", lambda _waiting: self._fork())
         monkeypatch.setattr("gc.freeze", lambda: None)
 
     def _stop(self) -> None:
         self.stopped += 1
+
+    def _fork(self) -> None:
+        self.forked += 1
 
     def _confine(self) -> None:
         self.confined += 1
@@ -245,7 +251,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     real = Session.__init__
 
     def init(session: Session, *arguments: Any) -> None:
-        used.append(arguments[-1])
+        used.append(arguments[-2])
         real(session, *arguments)
 
     monkeypatch.setattr(Session, "__init__", init)
@@ -255,6 +261,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_what_was_announced_is_used(told: Told, programs: list[Any]) -> None:
     assert told.ask("prepare", {"commands": 7}) == "validation_error"
     assert told.ask("prepare", {"commands": ["ls"]}) == {}
+    assert told.forked == 1
     assert told.ask("exec", {}) == "conflict"
     assert told.ask("configure", {**MESSAGE, "commands": ["ls"]}) == {}
     assert isinstance(programs[0], Libraries)

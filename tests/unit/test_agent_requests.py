@@ -27,6 +27,7 @@ from sandbox_agent.decide.frames import (
 )
 from sandbox_agent.decide.protocol import SOCKET_NAME, Configuration, Confinement, Message
 from sandbox_agent.enforce import signalling
+from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.profile import ConfinementError, Tool
 from sandbox_agent.files.file_helper import FileHelper, parse_answer

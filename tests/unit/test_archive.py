@@ -27,8 +27,8 @@ from orchestrator.record.audit.archiving import ArchiveDisk, Archiving
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from orchestrator.record.audit.record_room import RecordRoom
-from orchestrator.record.audit.search import Search, search
 from orchestrator.record.audit.verification import verify
+from orchestrator.record.search_index.search import Search, search
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence import Evidence
@@ -37,6 +37,7 @@ from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
+from tests.unit.ledger_support import following
 
 T = TypeVar("T")
 
@@ -353,7 +354,8 @@ async def test_an_event_that_is_no_json_stops_nobody_else(
     run = await archiving.run(timedelta(0), "admin")
     assert [one.session_key for one in run.archived] == ["other"]
     assert list(run.refused) == [f"{ID}/1"]
-    found = await search(database, Search(session=ID))
+    async with following(tmp_path, ledger) as index:
+        found = await search(index, Search(session=ID))
     assert [event["seq"] for event in found.items] == [4, 3, 1]
 
 

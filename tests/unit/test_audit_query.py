@@ -122,6 +122,7 @@ async def test_what_is_rare_is_found_without_a_look_at_the_chain(
         {"decision": "pending"},
         {"operation": "command.start", "decision": "pending"},
         {"operation": "command.start", "decision": "deny"},
+        {"operation": "command.exit"},
         {"turn": 1, "operation": "pty.exit"},
     ],
 )

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit import search as searching
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.record.audit.search import Search, search
+from orchestrator.record.search_index import search as searching
+from orchestrator.record.search_index.search import Search, search
+from orchestrator.record.search_index.search_index import SearchIndex
 from tests.support.cases import each
-from tests.unit.ledger_support import draft
+from tests.unit.ledger_support import draft, following
 
 # Several sessions of one id, with one session of another id between them.
 KEYS = ("k1", "other", *(f"k{number}" for number in range(2, 20)))
@@ -21,7 +22,7 @@ EACH = 100
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
+async def index(tmp_path: Path) -> AsyncIterator[SearchIndex]:
     """A ledger in which the id's second chain has one refusal and one pending approval."""
     database = await Database.open(tmp_path / "paddock.db")
     ledger = Ledger(database)
@@ -41,8 +42,9 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
             decisions[35], decisions[40] = "deny", "pending"
         drafts = [draft(session_key=key, decision=decision) for decision in decisions]
         await asyncio.gather(*(ledger.append(each) for each in drafts))
+    async with following(tmp_path, ledger) as index:
+        yield index
     await ledger.close()
-    yield database
     await database.close()
 
 
@@ -61,22 +63,23 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     ],
 )
 async def test_a_search_looks_at_a_part_and_finds_all(
-    database: Database, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+    index: SearchIndex, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(searching, "MOST_EXAMINED", 30)
+    await index.reach()
     steps = 0
 
     def count() -> None:
         nonlocal steps
         steps += 10
 
-    await database.browse(lambda connection: connection.set_progress_handler(count, 10))
+    await index.browse(lambda connection: connection.set_progress_handler(count, 10))
     found: list[int] = []
     before: int | None = None
     highest = 0
     while True:
         steps = 0
-        page = await search(database, Search(**wanted), before, 10)
+        page = await search(index, Search(**wanted), before, 10)
         found += [event["id"] for event in page.items]
         highest = max(highest, steps)
         if page.next is None:
@@ -111,17 +114,18 @@ async def test_a_search_looks_at_a_part_and_finds_all(
     ],
 )
 async def test_a_page_that_is_full_is_all_that_is_read(
-    database: Database, wanted: dict[str, Any]
+    index: SearchIndex, wanted: dict[str, Any]
 ) -> None:
     """Not every event that a search may examine, but those of the page."""
+    await index.reach()
     steps = 0
 
     def count() -> None:
         nonlocal steps
         steps += 1
 
-    await database.browse(lambda connection: connection.set_progress_handler(count, 1))
-    searched = await search(database, Search(**wanted), None, 10)
+    await index.browse(lambda connection: connection.set_progress_handler(count, 1))
+    searched = await search(index, Search(**wanted), None, 10)
     assert [event["id"] for event in searched.items] == list(range(2000, 1990, -1))
     # Reading the ids of all 2,000 alone would take several times as many.
     assert steps < 2000, steps

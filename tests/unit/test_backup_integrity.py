@@ -172,7 +172,7 @@ WRITABLE = "PRAGMA writable_schema = ON"
         (["CREATE TABLE others (id INTEGER)"], "a foreign table 'others'"),
         (["CREATE VIRTUAL TABLE words USING fts5(word)"], "a foreign table 'words"),
         (["ALTER TABLE events ADD COLUMN more TEXT"], "a changed table 'events'"),
-        (["DROP INDEX events_actor"], "no index 'events_actor'"),
+        (["DROP INDEX events_started"], "no index 'events_started'"),
         (["DROP TABLE schema_version"], "no table schema_version"),
         (
             ["DROP TABLE schema_version", "CREATE VIEW schema_version AS SELECT 99 AS version"],

@@ -55,6 +55,7 @@ from orchestrator.operate.checks.engine import (
 )
 from orchestrator.operate.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.operate.checks.levels import enforceable, level_checks
+from orchestrator.operate.checks.network import Tried
 from orchestrator.operate.checks.quota import check_quota, quota_check
 from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
@@ -180,14 +181,14 @@ def test_default_images_of_levels() -> None:
 
 async def test_the_open_network_is_tried_and_removed() -> None:
     engine = FakeEngine()
-    assert await check_open_network(engine, "image") is None
+    assert await check_open_network(engine, "image") == Tried(None)
     assert not engine.open_network
     assert "try_link" not in engine.calls
     engine.fail_next("try_link")
-    assert await check_open_network(engine, "image", rates=True) == "try_link failed"
+    assert await check_open_network(engine, "image", rates=True) == Tried("try_link failed")
     engine.fail_next("ensure_open_network")
     engine.fail_next("remove_open_network")
-    assert await check_open_network(engine, "image") == "remove_open_network failed"
+    assert await check_open_network(engine, "image") == Tried("remove_open_network failed")
 
 
 @pytest.mark.parametrize(

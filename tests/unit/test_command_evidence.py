@@ -36,6 +36,7 @@ from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.state import session_rows
 from orchestrator.state.budget import Budget
 from orchestrator.state.command import Command, CommandExit
+from orchestrator.state.command_history import CommandHistory
 from orchestrator.state.requests import Kept
 from orchestrator.state.session import MAX_RUNNING, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
@@ -103,7 +104,7 @@ class Bench:
         members: dict[str, Any] = dict.fromkeys(Session.__dataclass_fields__)
         members |= {"key": "k", "id": "s", "owner": "ci", "root_dir": "/w", "last_activity_at": ""}
         members |= {"level": load_levels()["high"], "status": Status.ACTIVE, "terminals": set()}
-        members |= {"commands": {}, "capturing": asyncio.Lock()}
+        members |= {"commands": CommandHistory(), "capturing": asyncio.Lock()}
         members |= {"over": asyncio.get_running_loop().create_future()}
         members |= {"budget": Budget(datetime.now(UTC), {Kind.AUDIT_BYTES: MIB})}
         self.session = Session(**members | {"secrets": SessionSecrets(StoredSecrets(), {})})
@@ -112,7 +113,7 @@ class Bench:
         """A command that has ended, and whose evidence is now being kept."""
         done = asyncio.get_running_loop().create_future()
         command = Command(name, [], False, "", done)
-        self.session.remember(command)
+        self.session.commands[command.id] = command
         command.finish(CommandExit())
         kept = Kept(name, f".paddock-{name}/output.txt", True, None)
         self.captures._follow(AGENT, self.session, command, kept)
@@ -182,7 +183,7 @@ async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
     for number in range(100):
         done = asyncio.get_running_loop().create_future()
         other = Command(f"d{number}", [], False, "", done, result=CommandExit())
-        bench.session.remember(other)
+        bench.session.commands[other.id] = other
     with pytest.raises(BusyError):
         bench.session.check_room()
     bench.session.capturing.release()
@@ -323,7 +324,7 @@ async def test_secrets_like_ids_leave_what_recovery_needs(bench: Bench, database
     """Recovery reads the events again, to find out which commands have ended."""
     done = asyncio.get_running_loop().create_future()
     command = Command("0123456789abcdef", [], True, "", done, dispatched=True)
-    bench.session.remember(command)
+    bench.session.commands[command.id] = command
     bench.session.secrets.give({"COMMAND": command.id, "TERMINAL": "pty-1", "KEY": "commands"})
     made = Made({"commands": [command.id]})
     members: dict[str, Any] = {"actor": "system", "source": "engine", "made": made}
@@ -346,7 +347,7 @@ async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) 
 
     async def start() -> None:
         async with bench.captures.following(AGENT, bench.session, kept):
-            bench.session.remember(command)
+            bench.session.commands[command.id] = command
             raise SandboxUnavailableError("no answer")
 
     with pytest.raises(SandboxUnavailableError):

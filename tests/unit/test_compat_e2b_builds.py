@@ -1,6 +1,7 @@
 """The pure parts of templates that E2B's clients build."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,12 +14,15 @@ from api.compat.e2b.builds.builds import Build
 from api.compat.e2b.builds.built import (
     Built,
     Start,
+    assigned,
     build_of,
     parsed_name,
+    removed,
     superseded,
     tagged,
     texts,
 )
+from api.compat.e2b.builds.reuse import Recipe, beginning, digests, shareable
 from api.compat.e2b.builds.steps import HOME, Copy, Enter, Plan, Run, plan
 from api.shape.objects import validated
 from orchestrator.ground.errors import ValidationError
@@ -41,7 +45,9 @@ def kept(metadata: dict[str, str]) -> NamedSnapshot:
 
 def built(name: str, *tags: str, at: str = "", **start: Any) -> Built:
     begins = Start(HOME, start.get("variables", {}), start.get("command"), None)
-    return Built("snap-0", str(uuid4()), name, tags, at, {"permission_level": "high"}, begins)
+    since = dict.fromkeys(tags, at)
+    level = {"permission_level": "high"}
+    return Built("snap-0", str(uuid4()), name, since, tags, at, level, begins)
 
 
 def test_lines_run_where_and_with_what_was_set_before() -> None:
@@ -143,8 +149,10 @@ def test_a_snapshot_says_what_was_built() -> None:
     build = built("web", "v1", "stable", variables={"A": "ü\n"}, command="serve")
     found = build_of(kept(texts(build)))
     assert found is not None
-    assert (found.build_id, found.name, found.tags) == (build.build_id, "web", ("v1", "stable"))
-    assert (found.base, found.start) == (build.base, build.start)
+    assert (found.build_id, found.name) == (build.build_id, "web")
+    assert found.tags == dict.fromkeys(("v1", "stable"), found.created_at)
+    assert (found.base, found.start, found.digest) == (build.base, build.start, None)
+    assert build_of(kept(texts(replace(build, digest="ab")))) != found
     with pytest.raises(ValidationError, match="too long together"):
         texts(built("web", command="x" * 9000))
 
@@ -166,7 +174,8 @@ def test_texts_that_another_client_has_written_are_no_build(text: str) -> None:
 
 
 def test_a_tag_is_that_of_the_newest_build() -> None:
-    old, middle, new = built("web", "v1", "default"), built("web", "v1"), built("web", "default")
+    old = built("web", "v1", "default", at="1")
+    middle, new = built("web", "v1", at="2"), built("web", "default", at="3")
     newest_first = [new, middle, old]
     assert tagged(newest_first, "web", None) is new
     assert tagged(newest_first, "web", "v1") is middle
@@ -174,6 +183,99 @@ def test_a_tag_is_that_of_the_newest_build() -> None:
     assert tagged(newest_first, "other", None) is None
     assert superseded(newest_first) == [old]
     assert superseded([built("a", "x"), built("b", "x")]) == []
+
+
+def test_a_tag_that_was_assigned_later_is_that_of_an_older_build() -> None:
+    old, new = built("web", "v1", at="1"), built("web", "default", at="2")
+    old = replace(old, tags={**old.tags, "default": "3"})
+    assert tagged([new, old], "web", None) is old
+    assert superseded([new, old]) == [new]
+    # It is in neither build any more.
+    assert tagged([replace(new, tags={}), replace(old, tags={})], "web", None) is None
+
+
+def test_tags_are_changed_by_texts_of_their_own() -> None:
+    build = built("web", "v1", "v2")
+    at = "2026-03-04T09:30:12.482113Z"
+    metadata = {**texts(build), **assigned(["v3", "v2"], at), **removed(build, "v1")}
+    found = build_of(kept({name: text for name, text in metadata.items() if text is not None}))
+    assert found is not None
+    assert found.tags == {"v2": at, "v3": at}
+    # A tag that was not there at first leaves no text behind.
+    assert removed(found, "v3") == {"e2b.tag.v3": None}
+    for wrong in ({"e2b.tag.a b": at}, {"e2b.tag.v9": "later"}, {"e2b.tag.": at}):
+        other = build_of(kept({**texts(build), **wrong}))
+        assert other is not None
+        assert set(other.tags) == {"v1", "v2"}, wrong
+
+
+BEGUN: dict[str, Any] = {"level": ["high", "ab"], "images": ["sha256:0"], "snapshot": None}
+
+
+def recipe(*steps: dict[str, Any], command: str | None = None, **others: Any) -> Recipe:
+    body = validated(BuildBody, {"steps": list(steps), **others})
+    known = digests(BEGUN, body.steps or [])
+    planned = plan(body.steps or [], {})
+    return Recipe({}, planned, Start(HOME, {}, command, None), known, shareable(body))
+
+
+def made(like: Recipe) -> Built:
+    return replace(built("web", "default"), digest=like.digest)
+
+
+ONE, TWO, THREE = (
+    step("RUN", "one"),
+    step("COPY", "a", "b", filesHash="ab"),
+    step("ENV", "A", "1"),
+)
+
+
+def test_what_an_earlier_build_has_done_alike_is_not_done_again() -> None:
+    short, long = made(recipe(ONE)), made(recipe(ONE, TWO))
+    builds = [short, long]
+    assert beginning(builds, recipe(ONE, TWO, THREE)) == (long, 2)
+    assert beginning(builds, recipe(ONE, TWO)) == (long, 2)
+    assert beginning(builds, recipe(ONE, THREE)) == (short, 1)
+    # Files, an argument, a kind or an order that differs makes another state.
+    for other in (
+        [step("RUN", "one", "root")],
+        [TWO, ONE],
+        [step("RUN", "two"), TWO],
+        [step("USER", "one")],
+    ):
+        assert beginning(builds, recipe(*other)) is None, other
+    assert beginning(builds, recipe(ONE, {**TWO, "filesHash": "cd"})) == (short, 1)
+    assert beginning(builds, recipe()) is None
+    assert beginning([made(recipe())], recipe(ONE)) is None
+    assert beginning([built("web", "default")], recipe(ONE)) is None
+
+
+def test_what_a_build_begins_with_is_in_every_digest() -> None:
+    for other in ({"level": ["high", "cd"]}, {"images": ["sha256:1"]}, {"snapshot": "snap-0"}):
+        steps = validated(BuildBody, {"steps": [ONE]}).steps or []
+        assert not {*digests(BEGUN, steps)} & {*digests({**BEGUN, **other}, steps)}
+    # What it does is not known, so nothing is taken over.
+    assert beginning([made(recipe(ONE))], replace(recipe(ONE), states=None)) is None
+    assert replace(recipe(ONE), states=None).digest is None
+
+
+def test_what_is_forced_is_done_again_with_all_after_it() -> None:
+    build = made(recipe(ONE, TWO))
+    first = made(recipe(ONE))
+    assert beginning([build, first], recipe(ONE, {**TWO, "force": True})) == (first, 1)
+    assert beginning([build], recipe({**ONE, "force": True}, TWO)) is None
+    assert beginning([build], recipe(ONE, TWO, force=True)) is None
+    assert beginning([build], recipe(ONE, TWO, force=None)) == (build, 2)
+
+
+def test_a_build_that_has_started_something_serves_the_same_whole_only() -> None:
+    serving = made(recipe(ONE, command="serve"))
+    assert beginning([serving], recipe(ONE, command="serve")) == (serving, 1)
+    assert beginning([serving], recipe(ONE, command="other")) is None
+    assert beginning([serving], recipe(ONE)) is None
+    assert beginning([serving], recipe(ONE, TWO, command="serve")) is None
+    plain = made(recipe(ONE))
+    assert beginning([serving, plain], recipe(ONE, command="serve")) == (plain, 1)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "team/name", "a:", ":v", "a:b:c", "-a", "x" * 64, "ü"])

@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_agent.decide.facilities import GUARD, WITHOUT
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards import availability, compiled
 from sandbox_agent.enforce.profile import Profile, Root
 
 PLAN = Plan("/bin/ls", ["ls", "-l"], {"A": "1", "B": ""}, "deep", [("a", True)], "/workspace")
@@ -68,8 +68,8 @@ def test_words_that_no_program_can_receive_make_no_plan(word: str) -> None:
 
 
 def test_a_runtime_without_the_program_or_a_test_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "PROGRAM", "/no/such/program")
-    assert not compiled.available({})
-    monkeypatch.setattr(compiled, "PROGRAM", "/bin/sh")
-    assert compiled.available({})
-    assert not compiled.available({WITHOUT: f"mdwe,{GUARD}"})
+    monkeypatch.setattr(availability, "PROGRAM", "/no/such/program")
+    assert not availability.available({})
+    monkeypatch.setattr(availability, "PROGRAM", "/bin/sh")
+    assert availability.available({})
+    assert not availability.available({WITHOUT: f"mdwe,{GUARD}"})

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.engine.docker_links import Links, link_network
 from orchestrator.host.engine.docker_network import Bridge
 from tests.support.limits import WAIT_SECONDS
 
@@ -27,16 +28,17 @@ async def test_the_open_network_has_the_time_out_for_each_of_its_steps(
     try:
         with pytest.raises(EngineUnavailableError) as caught:
             await engine.ensure_open_network("paddock/sandbox")
-        assert caught.value.detail.endswith("make the open network within 0.04 s")
+        assert caught.value.detail.endswith("make the open network within 0.05 s")
     finally:
         may_end.set()
         await engine.close()
 
 
-def test_the_steps_are_those_that_the_bridge_takes() -> None:
+def test_the_steps_are_those_that_the_bridge_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Links, "possible", lambda _, found: link_network(found))
     client = Client()
     Bridge("0a1b2c3d").ensure(client, "paddock/sandbox")  # type: ignore[arg-type]
-    assert client.steps == ["rules", "bridge", "rules", "name servers"]
+    assert client.steps == ["rules", "bridge", "bridge", "rules", "name servers"]
     assert len(client.steps) == Bridge.STEPS
 
 
@@ -55,6 +57,7 @@ class Client:
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.waited: list[int] = []
+        self.network: dict[str, Any] | None = None
 
     def create_container_from_config(self, config: dict[str, Any], _name: str) -> dict[str, str]:
         host = config["HostConfig"]["NetworkMode"] == "host"
@@ -73,7 +76,18 @@ class Client:
     def remove_container(self, name: str, force: bool) -> None: ...
 
     def inspect_network(self, name: str) -> dict[str, Any]:
-        raise docker.errors.NotFound(name)
+        if self.network is None:
+            raise docker.errors.NotFound(name)
+        return self.network
 
-    def create_network(self, _name: str, **_options: object) -> None:
+    def create_network(self, _name: str, *, options: object, ipam: Any, **_: object) -> None:
         self.steps.append("bridge")
+        pool = {"Subnet": "10.1.0.0/16", "Gateway": "10.1.0.1"}
+        config = [pool] if ipam is None else ipam["Config"]
+        self.network = {"Driver": "bridge", "Options": options, "IPAM": {"Config": config}}
+
+    def containers(self, filters: object) -> list[object]:
+        return []
+
+    def remove_network(self, _name: str) -> None:
+        self.network = None

@@ -275,3 +275,32 @@ async def test_subscribers_that_went_away_leave_nothing(ledger: Ledger) -> None:
         await waiter
     assert await ledger.wait("k2", 0) == 1
     assert ledger._waiters == {}
+
+
+async def test_the_two_commits_of_a_command_write_little(
+    database: Database, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Counted in pages of the write-ahead log: indexes that only searches need are not in it."""
+
+    async def run(number: int) -> None:
+        args = {"command_id": f"c{number:04}", "argv": ["grep", "-c", "hello", "notes.txt"]}
+        await ledger.append(draft(decision="allow", args=args))
+        await ledger.append(
+            draft(
+                operation="command.exit",
+                args={"command_id": f"c{number:04}"},
+                agent=("boot", number + 1),
+                result={"exit_code": 0, "pad": "x" * 200},
+            )
+        )
+
+    for number in range(300):
+        await run(number)
+    log = tmp_path / "paddock.db-wal"
+    await database.scrub()
+    await database.write(lambda connection: connection.execute("PRAGMA wal_autocheckpoint = 0"))
+    before = log.stat().st_size
+    for number in range(300, 400):
+        await run(number)
+    # With seven more indexes, it was 21.
+    assert (log.stat().st_size - before) / 4096 / 100 < 15

@@ -25,7 +25,13 @@ def test_nothing_of_the_image_decides() -> None:
     assert found["Healthcheck"] == {"Test": ["NONE"]}
     # Those without values are taken away.
     assert found["Env"] == [
-        *("HOME=/", "LC_ALL=C", f"PATH={ENVIRONMENT['PATH']}", "LD_PRELOAD"),
+        *(
+            "HOME=/",
+            "LC_ALL=C",
+            "OPENSSL_CONF=/dev/null",
+            f"PATH={ENVIRONMENT['PATH']}",
+            "LD_PRELOAD",
+        ),
     ]
     by_target = {each["Target"]: each for each in found["HostConfig"]["Mounts"]}
     assert (by_target[PLACE]["Source"], by_target[PLACE]["ReadOnly"]) == ("/host/agents/1", True)

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.operate.checks.network import (
     UNTRIED,
     NetworkFacts,
+    Tried,
     has_default_route,
     has_default_route6,
     network_check,
@@ -33,7 +34,7 @@ REFUSED6 = f"{ANYWHERE6} {'0' * 32} ffffffff 00000001 00000000 00200200       lo
 @pytest.mark.parametrize(
     ("refused", "facts", "status", "words"),
     [
-        (None, USUAL, "ok", "kept from the host"),
+        (None, USUAL, "ok", "kept from the host; the engine links them to it"),
         (None, replace(USUAL, bridge_filter=None, backend="iptables"), "ok", "kept from the host"),
         (None, replace(USUAL, ipv4=False), "warning", "by IPv6 only"),
         (None, replace(USUAL, ipv4=False, ipv6=False), "ok", "kept from the host"),
@@ -44,7 +45,7 @@ REFUSED6 = f"{ANYWHERE6} {'0' * 32} ffffffff 00000001 00000000 00200200       lo
 def test_the_open_network_is_judged(
     refused: str | None, facts: NetworkFacts, status: str, words: str
 ) -> None:
-    check = network_check(refused, facts)
+    check = network_check(Tried(refused), facts)
     assert (check.name, check.status) == ("open network", status)
     assert words in check.detail
     assert (check.remedy is None) == (status == "ok")
@@ -68,7 +69,13 @@ def test_the_open_network_is_judged(
     ],
 )
 def test_what_to_do_fits_the_host(facts: NetworkFacts, refused: str, remedy: str) -> None:
-    assert remedy in (network_check(refused, facts).remedy or "")
+    assert remedy in (network_check(Tried(refused), facts).remedy or "")
+
+
+def test_who_links_sandboxes_is_said() -> None:
+    check = network_check(Tried(None, own_links=True), USUAL)
+    assert check.ok
+    assert "this process links them to it" in check.detail
 
 
 def test_routes_to_everywhere() -> None:

@@ -127,14 +127,25 @@ def test_metrics_of_the_host_are_the_node_s() -> None:
     sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(slots=slots))
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)
     ledger = SimpleNamespace(lag=lambda: lag, committed=0)
+    index = cast(Any, SimpleNamespace(lag=3))
     pool = cast(Any, SimpleNamespace(shapes=[]))
     key_bytes = KeyBytes(KeyRing({}), KeyLimits())
     key_bytes.add("ci", 5)
     registry.register(
-        Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool, key_bytes, LoopLag())
+        Gauges(
+            cast(Any, sessions),
+            [],
+            cast(Any, ledger),
+            index,
+            FakeNode(),
+            pool,
+            key_bytes,
+            LoopLag(),
+        )
     )
     text = generate_latest(registry).decode()
     assert "paddock_host_cpus 2.0" in text
+    assert "paddock_audit_index_lag_events 3.0" in text
     assert "paddock_egress_bytes_total 5.0" in text
     assert 'paddock_host_cpu_seconds_total{mode="user"} 1.5' in text
     assert "paddock_host_disk_total_bytes 8.589934592e+09" in text

@@ -137,10 +137,13 @@ class Client:
         if name not in self.networks:
             raise docker.errors.NotFound(name)
         options = {docker_network.BRIDGE_NAME: "pdk0a1b2c3d", docker_network.BRIDGE_ICC: "false"}
-        return {"Driver": "bridge", "Options": options}
+        return {"Driver": "bridge", "Options": options, "IPAM": {"Config": None}}
 
     def create_network(self, name: str, **_options: object) -> None:
         self.networks.add(name)
+
+    def containers(self, filters: object) -> list[object]:
+        return []
 
     def remove_network(self, name: str) -> None:
         self.networks.discard(name)

@@ -270,7 +270,7 @@ async def test_a_mount_of_a_missing_directory_is_refused(state_dir: Path) -> Non
 
 
 async def test_the_container_has_what_the_parts_offer(engine: FakeEngine, state_dir: Path) -> None:
-    part, plan = ContainerPart(engine, None), plan_of(state_dir)
+    part, plan = ContainerPart(FakeNode(engine), None), plan_of(state_dir)
     await part.close(plan)  # there is no container yet
     plan.labels["paddock.network"] = "n"
     plan.network = "n"

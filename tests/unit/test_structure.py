@@ -88,6 +88,7 @@ FLOORS = {
         "files",
         "net",
         "session",
+        "configuring",
         "server",
         "__main__",
     ),

@@ -20,6 +20,7 @@ from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring
 from orchestrator.record.audit.archiving import Archiving
+from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.sandboxes.open_network import OpenNetworkUse
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -36,6 +37,7 @@ ROUNDS = {
     TaskName.ENGINE_EVENTS: (Watcher, "_handle"),
     TaskName.POLICY: (Reload, "look"),
     TaskName.SCRUBBER: (Database, "scrub"),
+    TaskName.SEARCH_INDEX: (SearchIndex, "_feed"),
     TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
     TaskName.SNAPSHOTS: (NamedSnapshots, "remove_taken_before"),
     TaskName.ARCHIVING: (Archiving, "_archive_all"),

@@ -14,7 +14,8 @@ from orchestrator.ground.store.database_file import build_schema
 from orchestrator.rules.policy.levels import clamped_limits, load_levels
 from orchestrator.state import stored_sessions
 from orchestrator.state.session import Session
-from orchestrator.state.stored_sessions import EndedPage, SessionRow
+from orchestrator.state.session_pages import WantedSessions, find_keys
+from orchestrator.state.stored_sessions import SessionRow
 from orchestrator.state.terms import Terms
 from paddock.client.session_terms import SessionTerms, session_body
 from paddock.contract.session_requests import SessionBody
@@ -118,9 +119,10 @@ async def test_ended_sessions_of_an_older_database_are_found_by_their_terms(
     old: Path, work_id: str | None, label: tuple[str, str] | None, count: int
 ) -> None:
     database = await Database.open(old)
-    wanted = EndedPage("ci", None, label, None, 10, work_id)
+    wanted = WantedSessions("ci", "", "ended", label, work_id=work_id)
     try:
-        rows = await database.read(lambda conn: stored_sessions.load_ended(conn, wanted))
+        found = await database.read(lambda conn: find_keys(conn, wanted, None, 10))
+        rows = await database.read(lambda conn: stored_sessions.load_keys(conn, found.keys))
         assert [restored(row).terms for row in rows] == [ALL] * count
     finally:
         await database.close()

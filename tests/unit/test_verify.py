@@ -126,7 +126,7 @@ async def execute(database: Database, statement: str) -> None:
 async def test_a_chain_in_the_database(
     database: Database, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("orchestrator.record.audit.verification._PAGE", page)
+    monkeypatch.setattr("orchestrator.record.audit.verification.PAGE", page)
     verdict = await verify(database, "k1")
     assert (verdict.ok, verdict.index, verdict.seq) == (True, None, 6)
     assert (await verify(database, "k1", 6, verdict.hash)).ok
@@ -139,7 +139,7 @@ async def test_a_chain_in_the_database(
 async def test_it_ends_where_the_chain_ended_and_others_read_in_between(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.record.audit.verification._PAGE", 2)
+    monkeypatch.setattr("orchestrator.record.audit.verification.PAGE", 2)
     browse, pages = database.browse, 0
 
     async def browsed(read: Any) -> Any:

@@ -74,6 +74,7 @@ class Host:
         self.slow: asyncio.Event | None = None  # starts and removals wait for it
         self.now = 0.0
         self.starts: list[Shape] = []
+        self.slept: list[float] = []
         self.settings = Settings(**{"warm_sandboxes": 3, "max_active": 4, **settings})
         self.levels = Levels(LEVELS)
         self.tasks = Tasks()
@@ -85,6 +86,7 @@ class Host:
             self.image_id,
             Metrics(),
             lambda: self.now,
+            self.sleep,
         )
 
     def run(self) -> None:
@@ -103,6 +105,9 @@ class Host:
         assert memory_bytes > 0
         if self.full or sandboxes >= self.settings.max_active:
             raise CapacityExhaustedError("full", retry_after=1)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
     async def quiet(self) -> None:
         await self.busy.wait()
@@ -165,6 +170,19 @@ async def test_after_a_session_the_next_one_finds_a_sandbox() -> None:
     await host.pool.close()
     assert host.existing == [taken]
     assert host.take("low") is None
+
+
+async def test_a_sandbox_that_was_handed_over_has_a_moment_before_the_next_one_starts() -> None:
+    host = Host()
+    host.run()
+    assert host.take("low") is None
+    await host.settled()
+    assert host.slept == []
+    host.now += 100
+    assert host.take("low") is not None
+    await host.settled()
+    assert host.slept[0] == pytest.approx(0.2)
+    await host.pool.close()
 
 
 async def test_a_minimum_waits_without_demand_and_is_renewed() -> None:

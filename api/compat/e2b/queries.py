@@ -35,7 +35,7 @@ class SandboxesQuery(Query):
     started_after: Moment | None = Field(default=None, alias="startedAfter")
     template: Annotated[str, Field(max_length=255)] | None = None
     limit: PageSize = 100
-    token: str | None = Field(default=None, max_length=160, alias="nextToken")
+    token: str | None = Field(default=None, max_length=128, alias="nextToken")
 
 
 class MetricsQuery(Query):

@@ -7,6 +7,7 @@ from aiohttp import web
 from api.compat.call import Call
 from api.compat.e2b import lifetimes, metrics, network, sandboxes, snapshots, templates, volumes
 from api.compat.e2b.builds import handlers as builds
+from api.compat.e2b.builds import tags
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import SANDBOX
@@ -54,9 +55,11 @@ _KEPT = (
     Route("GET", "/templates", _READ_ALL, templates.list_all),
     Route("GET", "/v2/templates", _READ_ALL, templates.list_all),
     Route("GET", "/templates/aliases/{alias}", _READ_ALL, templates.alias),
-    Route("*", "/templates/tags", _MANAGE, templates.refuse),
+    Route("POST", "/templates/tags", _MANAGE, tags.assign),
+    Route("DELETE", "/templates/tags", _MANAGE, tags.remove),
+    Route("*", "/templates/tags", _READ_ALL, templates.refuse),
     Route("DELETE", "/templates/{template}", _MANAGE, templates.remove),
-    Route("GET", "/templates/{template}/tags", _READ_ALL, builds.tags),
+    Route("GET", "/templates/{template}/tags", _READ_ALL, tags.show),
     Route("POST", "/v3/templates", _MANAGE, builds.request),
     Route("POST", "/v2/templates", _MANAGE, builds.request),
     Route("GET", "/templates/{template}/files/{hash}", _MANAGE, builds.files),
@@ -75,8 +78,8 @@ _KEPT = (
 
 async def _no_secrets(call: Call) -> web.StreamResponse:
     raise NotFoundError(
-        "E2B's secrets are not served: give a session secrets, or keep them outside the sandbox "
-        "(`paddock secrets`)"
+        "E2B's secrets are not served: give a session secrets, or keep them outside the sandbox, "
+        "`paddock secrets set NAME --host HOST --variable VARIABLE`"
     )
 
 

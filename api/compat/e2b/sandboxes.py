@@ -1,6 +1,5 @@
 """Sandboxes: created, listed, shown, killed."""
 
-import asyncio
 import hashlib
 import re
 from typing import Any
@@ -17,7 +16,6 @@ from api.compat.e2b.choice import Choice, chosen
 from api.compat.e2b.credential import credential
 from api.compat.e2b.inside.tokens import Tokens
 from api.compat.e2b.network import narrowing
-from api.compat.e2b.pages import page_of
 from api.compat.e2b.queries import SandboxesQuery
 from api.compat.e2b.times import new_times
 from api.http.endpoint import read_query
@@ -38,13 +36,14 @@ from paddock.contract.session_requests import (
     SessionBody,
     SessionsQuery,
 )
-from paddock.contract.sessions import CreatedSession, Session
+from paddock.contract.sessions import CreatedSession, Session, Sessions
 
 # Where E2B's sandboxes have their files.
 HOME = "/home/user"
 _REPEATED = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_PAGE = "100"
+# Of sessions, for one page of sandboxes.
+_MOST_PAGES = 16
 
 
 async def create(call: Call) -> web.Response:
@@ -100,9 +99,8 @@ def found(call: Call, shown: Session) -> dict[str, Any]:
 async def list_all(call: Call) -> web.Response:
     """A page of the caller's sandboxes; the header `X-Next-Token` if there are more."""
     query = read_query(call.request, SandboxesQuery)
-    found = [each for each in await _sessions(call, query) if _is_wanted(each, query)]
-    page, token = page_of(found, _position, query.order, query.limit, query.token)
-    return views.answer([views.listed(each) for each in page], more=token)
+    found, token = await _sessions(call, query)
+    return views.answer([views.listed(each) for each in found], more=token)
 
 
 async def show(call: Call) -> web.Response:
@@ -156,21 +154,41 @@ def _id_of(call: Call, repeated: str) -> str:
     return f"sbx-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
 
 
-async def _sessions(call: Call, query: SandboxesQuery) -> list[Session]:
-    """The sessions that may be wanted, newest first."""
-    asked: dict[str, Any] = {"limit": _PAGE}
+async def _sessions(call: Call, query: SandboxesQuery) -> tuple[list[Session], str | None]:
+    """The sessions of a page, and the next page's token.
+
+    Only so many sessions are looked through that others do not wait for it, so there may be fewer
+    than a page's, or none, although there are more.
+    """
+    asked: dict[str, Any] = {"status": "live", "order": query.order, "cursor": query.token}
     if query.metadata:
         asked["metadata"] = urlencode(query.metadata)
     if query.template is not None:
         asked["label"] = f"{views.TEMPLATE_LABEL}:{query.template}"
     found: list[Session] = []
-    while True:
-        page = await call.done(list_sessions, query=validated(SessionsQuery, asked))
-        found += page.items
-        if page.next is None:
-            return found
+    for _ in range(_MOST_PAGES):
+        # No more than are still wanted: what is read is shown, and the cursor follows it.
+        asked["limit"] = str(query.limit - len(found))
+        given = {name: value for name, value in asked.items() if value is not None}
+        page = await _listed(call, given)
+        found += [each for each in page.items if _is_wanted(each, query)]
         asked["cursor"] = page.next
-        await asyncio.sleep(0)  # others are served between pages
+        if page.next is None or len(found) == query.limit:
+            break
+        if query.order == "desc" and any(_is_older(each, query) for each in page.items[-1:]):
+            return found, None
+    return found, asked["cursor"]
+
+
+async def _listed(call: Call, asked: dict[str, Any]) -> Sessions:
+    """A page of sessions. Raises: ValidationError, which names the token."""
+    try:
+        page: Sessions = await call.done(list_sessions, query=validated(SessionsQuery, asked))
+    except ValidationError as error:
+        if error.fields.get("field") != "cursor":
+            raise
+        raise ValidationError("nextToken is not valid", field="nextToken") from None
+    return page
 
 
 def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
@@ -178,8 +196,10 @@ def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
         return False  # no client of E2B's has made it, and a list may be what such a client ends
     if not session.live or views.state(session) not in query.state:
         return False
-    return query.started_after is None or views.moment(session.created_at) >= query.started_after
+    return not _is_older(session, query)
 
 
-def _position(session: Session) -> str:
-    return f"{views.moment(session.created_at)} {session.id}"
+def _is_older(session: Session, query: SandboxesQuery) -> bool:
+    """Whether it is older than all that are wanted."""
+    after = query.started_after
+    return after is not None and views.moment(session.created_at) < after

@@ -52,8 +52,8 @@ async def remove(call: Call) -> web.Response:
 async def refuse(call: Call) -> web.Response:
     """Raises: ValidationError."""
     raise ValidationError(
-        "tags and other things of a template are not changed after its build: build it again with "
-        "other tags"
+        "this request about templates is not served: they are built, listed, tagged and removed; "
+        "anything else of one is changed by another build"
     )
 
 

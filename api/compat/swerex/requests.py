@@ -69,7 +69,8 @@ def answered_once(work: Callable[[Call], Awaitable[dict[str, Any]]]) -> Handler:
         lost = _kept(failure(_lost(), call.context.request_id))
         answers = call.context.kept.of(LastAnswers)
         named = f"{call.context.principal.name} {call.request.path} {name}"
-        return (await answers.once(session_of(call).key, named, serve, lost)).response()
+        session = session_of(call)
+        return (await answers.once(session.owner, session.key, named, serve, lost)).response()
 
     return of_session(handler)
 

@@ -74,7 +74,7 @@ class Database:
         `function` unchanged.
         """
         before = None if reserve else self._check_room
-        return await _in_time(
+        return await in_time(
             self._writer.transaction("BEGIN IMMEDIATE", function, before), _WRITE_SECONDS
         )
 
@@ -83,7 +83,7 @@ class Database:
 
         It is for reads that sessions wait for: they must be quick, and no long read may delay them.
         """
-        return await _in_time(self._reader.transaction("BEGIN", function), _READ_SECONDS)
+        return await in_time(self._reader.transaction("BEGIN", function), _READ_SECONDS)
 
     async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Like `read`, for clients that look through any number of records any number of times.
@@ -91,7 +91,7 @@ class Database:
         Callers are served round robin (see `round_robin.asking`), so `function` should read one
         page and no more.
         """
-        return await _in_time(self._browse(function), _BROWSE_SECONDS)
+        return await in_time(self._browse(function), _BROWSE_SECONDS)
 
     async def _browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         async with self._browsing.slot(asker()):
@@ -120,7 +120,7 @@ class Database:
                     self._room.kept()
             return emptied
 
-        return await _in_time(self._writer.run(work), _BROWSE_SECONDS)
+        return await in_time(self._writer.run(work), _BROWSE_SECONDS)
 
     async def close(self) -> None:
         """Finishes running calls and closes the file. Closing again does nothing."""
@@ -152,7 +152,7 @@ class _Access:
             connection = self._connected()
             if before is not None:
                 before()
-            return _transaction(connection, begin, function)
+            return in_transaction(connection, begin, function)
 
         return await self.run(work)
 
@@ -199,7 +199,7 @@ class _Access:
             self._connection = None
 
 
-async def _in_time(work: Awaitable[T], seconds: float) -> T:
+async def in_time(work: Awaitable[T], seconds: float) -> T:
     """Raises StoreError if `work` takes longer, and the errors of `work`."""
     try:
         async with asyncio.timeout(seconds):
@@ -208,9 +208,13 @@ async def _in_time(work: Awaitable[T], seconds: float) -> T:
         raise StoreError(f"the disk did not answer within {seconds:g} s") from None
 
 
-def _transaction(
+def in_transaction(
     connection: sqlite3.Connection, begin: str, function: Callable[[sqlite3.Connection], T]
 ) -> T:
+    """Runs `function` in a transaction of the connection, which it rolls back if that raises.
+
+    Raises: StoreError if the file can't be used; the errors of `function`.
+    """
     try:
         connection.execute(begin)
         result = function(connection)

@@ -18,6 +18,7 @@ LABEL_INSTANCE = "paddock.instance"
 LABEL_SESSION = "paddock.session"
 LABEL_PROTOCOL = "paddock.protocol"
 LABEL_IMAGE = "paddock.image"
+LABEL_LINK = "paddock.link"  # this process has linked it to the open network
 LABEL_INPUTS = "paddock.inputs"
 
 
@@ -108,10 +109,11 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class OpenNetwork:
-    """The bridge for sandboxes with network access: its name, and its name servers."""
+    """The bridge for sandboxes with network access, and its name servers' IPv4 addresses."""
 
     name: str
-    resolvers: tuple[str, ...]  # IPv4 addresses
+    resolvers: tuple[str, ...]
+    own_links: bool = False  # this process can link sandboxes to it, not only the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +253,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def create(self, spec: SandboxSpec) -> str:
-        """Creates and starts the sandbox's container and returns its id.
-
-        Leaves nothing behind on failure.
-        """
+        """Creates and starts the sandbox's container: its id. A failure leaves nothing behind."""
 
     @abstractmethod
     async def inspect(self, container_id: str) -> Container | None:
@@ -284,9 +283,9 @@ class Engine(ABC):
     async def ensure_open_network(self, image: str, *, renew: bool = False) -> OpenNetwork:
         """The bridge for sandboxes with network access; makes it if it is missing.
 
-        The bridge drops packets to the host and to link-local addresses. `image` is the image whose
-        iptables installs the rules. `renew` checks them again even after a recent check. Raises:
-        EngineUnavailableError if they can't be installed; the network must not be used then.
+        It drops packets to the host and to link-local addresses, by rules of `image`'s iptables.
+        `renew` checks them again even after a recent check. Raises: EngineUnavailableError if they
+        can't be installed; it must not be used then.
         """
 
     @abstractmethod

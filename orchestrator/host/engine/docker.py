@@ -205,7 +205,8 @@ class DockerEngine(Engine):
                 lambda client: self._network.ensure(client, image, renew=renew),
                 steps=Bridge.STEPS,
             )
-        return OpenNetwork(self._network.name, self._network.resolvers)
+        network = self._network
+        return OpenNetwork(network.name, network.resolvers, network.links.network is not None)
 
     async def close_names(self, container_id: str, image: str) -> None:
         """See `Engine.close_names`."""

@@ -7,13 +7,16 @@ needs no privilege over the host's firewall.
 import logging
 import threading
 import time
+from typing import Any
 
 import docker
 from docker.errors import APIError, NotFound
+from docker.types import IPAMConfig
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.engine.base import LABEL_INSTANCE, LABEL_LINK
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.engine.docker_links import Links, halved
 from orchestrator.host.engine.docker_resolvers import host_resolvers
 
 # Rules are trusted for this long after a check, because the firewall may be flushed.
@@ -29,7 +32,8 @@ BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 # kernel shows them to iptables only while a setting of the host says so. Docker sets it when it
 # makes the bridge, but anyone may clear it. Name servers that the operator set may be at those
 # addresses, too. A chain with the bridge's name, refilled each time and placed before the other
-# rules, accepts lookups to them.
+# rules, accepts lookups to them. Ports of ours have names that begin with the bridge's; if somebody
+# removes the bridge, their packets are not the bridge's any more.
 RULES_SCRIPT = """\
 set -eu
 action=$1 bridge=$2 backend=
@@ -55,15 +59,15 @@ if [ "$action" = install ] && grep -q "^ *$bridge:" /proc/net/dev &&
     exit 1
 fi
 drop() {
-    tables=$1 chain=$2
-    shift 2
+    tables=$1 chain=$2 interface=$3
+    shift 3
     case $action in
     install)
-        "$tables" -w 5 -C "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null ||
-            "$tables" -w 5 -I "$chain" -i "$bridge" "$@" -j DROP
+        "$tables" -w 5 -C "$chain" -i "$interface" "$@" -j DROP 2>/dev/null ||
+            "$tables" -w 5 -I "$chain" -i "$interface" "$@" -j DROP
         ;;
     remove)
-        while "$tables" -w 5 -D "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null; do :; done
+        while "$tables" -w 5 -D "$chain" -i "$interface" "$@" -j DROP 2>/dev/null; do :; done
         ;;
     esac
 }
@@ -86,11 +90,13 @@ lookups() {
         "iptables-$backend" -w 5 -I "$chain" -i "$bridge" -j "$bridge"
     done
 }
-drop "iptables-$backend" DOCKER-USER -d 169.254.0.0/16
-drop "iptables-$backend" INPUT
-if [ -e /proc/net/if_inet6 ]; then
-    drop "ip6tables-$backend" INPUT
-fi
+drop "iptables-$backend" DOCKER-USER "$bridge" -d 169.254.0.0/16
+for interface in "$bridge" "$bridge+"; do
+    drop "iptables-$backend" INPUT "$interface"
+    if [ -e /proc/net/if_inet6 ]; then
+        drop "ip6tables-$backend" INPUT "$interface"
+    fi
+done
 lookups
 """
 
@@ -100,8 +106,9 @@ _log = logging.getLogger(__name__)
 class Bridge:
     """This instance's bridge. Its methods block and may be called from any thread."""
 
-    # What `ensure` waits for: the rules, the bridge, the rules again, the name servers.
-    STEPS = 4
+    # What `ensure` waits for: the rules, the bridge, the bridge with room for links of ours, the
+    # rules again, the name servers.
+    STEPS = 5
 
     def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
         """`resolvers` are the operator's; without them, those of the engine's host are used."""
@@ -113,6 +120,8 @@ class Bridge:
         self._trusted_until = 0.0
         self._set_resolvers = resolvers
         self.resolvers = resolvers
+        self.links = Links(self.bridge)
+        self._pool: IPAMConfig | None = None
 
     def trusted(self) -> bool:
         """Whether the rules were in place recently."""
@@ -139,6 +148,7 @@ class Bridge:
             self._run_helper(client, image, "install")
             if self._ensure_bridge(client):
                 self._run_helper(client, image, "install")
+                self.links.reconnect()
             if not self._set_resolvers:
                 self.resolvers = host_resolvers(client, image, self._instance)
         except BaseException:
@@ -164,35 +174,76 @@ class Bridge:
 
     def _ensure_bridge(self, client: docker.APIClient) -> bool:
         """Whether the bridge is new."""
-        options = {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
         try:
-            found = client.inspect_network(self.name)
+            found, new = client.inspect_network(self.name), False
         except NotFound:
-            client.create_network(
-                self.name,
-                driver="bridge",
-                options=options,
-                labels={LABEL_INSTANCE: self._instance},
-                enable_ipv6=False,
-            )
-            return True
-        if found.get("Driver") != "bridge" or not options.items() <= found["Options"].items():
+            # With its earlier addresses, if it was removed while sandboxes have some.
+            found, new = self._made(client, self._pool), True
+        if found.get("Driver") != "bridge" or not self._options.items() <= found["Options"].items():
             raise EngineUnavailableError(
                 f"the network {self.name} has the wrong options: remove it"
             )
-        return False
+        return self._leave_room(client, found) or new
+
+    def _leave_room(self, client: docker.APIClient, found: dict[str, Any]) -> bool:
+        """Leaves addresses to links of ours, if they can be made; whether the bridge is new then.
+
+        The engine chooses the addresses. So the network is made a second time with these, of which
+        the engine gives away one half only. While containers of an earlier version use the network,
+        it stays, and the engine makes the links.
+        """
+        network, anew = self.links.possible(found), False
+        if network is not None and not halved(found) and not found.get("Containers"):
+            anew = self._remove_bridge(client)
+            if anew:
+                found = self._made(client, network.pool)
+        self.links.network = network if halved(found) else None
+        if self.links.network is not None:
+            self._pool = self.links.network.pool
+        return anew
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
+
+    def _made(self, client: docker.APIClient, pool: IPAMConfig | None) -> dict[str, Any]:
+        """The network, made with the addresses of `pool`; None: the engine chooses them."""
+        try:
+            client.create_network(
+                self.name,
+                driver="bridge",
+                options=self._options,
+                ipam=pool,
+                labels={LABEL_INSTANCE: self._instance},
+                enable_ipv6=False,
+            )
+        except APIError:
+            if pool is None:
+                raise
+            # Another network has these addresses meanwhile.
+            return self._made(client, None)
+        found: dict[str, Any] = client.inspect_network(self.name)
+        return found
 
     def _remove_bridge(self, client: docker.APIClient) -> bool:
         """Whether the bridge is gone; a bridge in use stays."""
+        if self._linked(client):
+            return False
         try:
             client.remove_network(self.name)
         except NotFound:
-            return True
+            pass
         except APIError as error:
             if error.status_code == 403:  # it has active endpoints
                 return False
             raise
+        self.links.network = None
         return True
+
+    def _linked(self, client: docker.APIClient) -> bool:
+        """Whether a container has a link that the engine does not know of."""
+        labels = [f"{LABEL_INSTANCE}={self._instance}", LABEL_LINK]
+        return bool(client.containers(filters={"label": labels}))
 
     def _run_helper(self, client: docker.APIClient, image: str, action: str) -> None:
         arguments = (action, self.bridge, *self._set_resolvers)

@@ -7,6 +7,7 @@ operator, and can't reach the engine's.
 
 import docker
 
+from orchestrator.host.engine.base import LABEL_LINK
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
 from orchestrator.host.engine.docker_namespaces import ran_inside
 from orchestrator.settings.resolvers import usable
@@ -51,7 +52,10 @@ def close_engines_own(
 
     Raises: EngineUnavailableError, docker's errors; the container must not be used then.
     """
-    if ran_inside(client.inspect_container(container_id), CLOSE_SCRIPT, ENGINES_OWN):
+    container = client.inspect_container(container_id)
+    if LABEL_LINK in container["Config"]["Labels"]:
+        return  # without a network of the engine, there is none
+    if ran_inside(container, CLOSE_SCRIPT, ENGINES_OWN):
         return
     network = f"container:{container_id}"
     run_helper(

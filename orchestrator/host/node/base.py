@@ -116,6 +116,19 @@ class Node(Host, Protocol):
         Raises: OSError, TimeoutError.
         """
 
+    async def freeze(self, container_id: str, first: FirstProcess | None) -> bool:
+        """Whether every process of a container is frozen now, without its engine.
+
+        False if that can't be done here, or somebody else has frozen it. Raises: OSError,
+        RuntimeError, TimeoutError.
+        """
+
+    async def thaw(self, container_id: str, first: FirstProcess | None) -> bool:
+        """Lets a container continue that is frozen; whether it was. Raises: likewise."""
+
+    async def end(self, container_id: str, first: FirstProcess | None) -> None:
+        """Kills every process of a container, also of a frozen one. Raises: likewise."""
+
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False
     ) -> int:

@@ -10,6 +10,7 @@ from typing import Self
 
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Bind, Engine
+from orchestrator.host.node import container_freeze
 from orchestrator.host.node.base import Gauged, Load, Look, Resources
 from orchestrator.host.node.container_kill import FirstProcess, first_process, is_there, kill_all
 from orchestrator.host.node.control_groups import HostPaths, this_host
@@ -31,6 +32,7 @@ from orchestrator.settings.settings import Settings
 _MEASURE_SECONDS = 0.8
 # A call that takes longer hangs in the kernel and is abandoned.
 _KILL_SECONDS = 5.0
+_FREEZE_SECONDS = 0.5
 _RESOURCE_SECONDS = 5.0
 _LOOK_SECONDS = 5.0
 _GAUGE_SECONDS = 5.0
@@ -130,6 +132,26 @@ class LocalNode:
         """See `Node`."""
         look = partial(gauge, dict(containers), self._state_dir, self._paths)
         return await self._gauges.call(look, _GAUGE_SECONDS)
+
+    async def freeze(self, container_id: str, first: FirstProcess | None) -> bool:
+        """See `Node`."""
+        freeze = partial(container_freeze.freeze, container_id, first, self._paths, _FREEZE_SECONDS)
+        return await self._kills.call(freeze, _KILL_SECONDS)
+
+    async def thaw(self, container_id: str, first: FirstProcess | None) -> bool:
+        """See `Node`."""
+        thaw = partial(container_freeze.thaw, container_id, first, self._paths)
+        return await self._kills.call(thaw, _KILL_SECONDS)
+
+    async def end(self, container_id: str, first: FirstProcess | None) -> None:
+        """See `Node`."""
+
+        def end() -> None:
+            kill_all(container_id, first, self._paths)
+            # What is frozen dies once it continues, before it does anything.
+            container_freeze.thaw(container_id, first, self._paths)
+
+        await self._kills.call(end, _KILL_SECONDS)
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False

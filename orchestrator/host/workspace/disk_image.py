@@ -17,7 +17,7 @@ from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.freezing import thaw
 from orchestrator.host.workspace.holders import WorkspaceInUseError, holders_of
 from orchestrator.host.workspace.id_map import namespace
-from orchestrator.host.workspace.image_copy import IMAGE, MOUNT_POINT
+from orchestrator.host.workspace.image_copy import IMAGE, LAYER, MOUNT_POINT
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
 from orchestrator.host.workspace.staging_area import areas_in
@@ -141,7 +141,7 @@ class DiskImages:
         self.unmount(slot)
         FaultPoint.PURGE_UNMOUNTED.reached()
         released = not image.exists() or _released(image, wait)
-        for file in (image, slot / DRAFT):
+        for file in (image, slot / DRAFT, slot / LAYER):
             file.unlink(missing_ok=True)
         FaultPoint.PURGE_IMAGE_REMOVED.reached()
         for directory in (slot / MOUNT_POINT, slot):

@@ -77,6 +77,19 @@ def _used(mount: Path, mounted: bool, copy: Path) -> int:
     return found.size - found.free
 
 
+def save_file(source: Path, target: Path, progress: Progress) -> Saved:
+    """Copies an image that nothing writes to, to the new file `target`.
+
+    Raises: OSError, FileNotFoundError without `source`; `target` may then exist.
+    """
+    with opened(source, _READ) as read, opened(target, _NEW) as copy:
+        method = clone(read, copy, progress)
+        os.fsync(copy)
+        facts = os.fstat(copy)
+        used = _used(source, mounted=False, copy=target)
+    return Saved(facts.st_size, facts.st_blocks * _SECTOR, used, method, 0.0)
+
+
 def place(source: Path, slot: Path, draft: Path, progress: Progress) -> Method:
     """Makes a copy of the image `source` the slot's own; the slot exists, and has none.
 

@@ -16,6 +16,8 @@ from orchestrator.host.workspace.staged import descriptors
 
 IMAGE = "workspace.img"
 MOUNT_POINT = "fs"
+# The writable layer with which sandboxes begin whose session began as a snapshot with one.
+LAYER = "layer.img"
 _ATTEMPTS = 3
 # The numbers of sectors written and discarded (see the kernel's Documentation/block/stat.rst). A
 # sync with nothing pending counts as a write of no sectors.

@@ -3,46 +3,80 @@
 The image's files belong to the host's root, whom the sandbox's namespace does not have. So each of
 the image's layers is shown by a mount of its own that maps root to the session's uid, and one
 overlay puts a directory of an ext4 image of limited size on top of them. The layers stay unchanged.
-It is made anew for each sandbox and gone with it: a container never starts on what a session wrote.
+It is made for each sandbox and gone with it, and begins empty, or as a copy of one that a snapshot
+has kept. What a session wrote there is examined before a container starts on it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from orchestrator.ground.errors import PaddockError
-from orchestrator.host.workspace import ext4, loop, mounts
+from orchestrator.ground.errors import ConflictError, PaddockError
+from orchestrator.host.workspace import ext4, image_clone, loop, mounts
+from orchestrator.host.workspace.freezing import thaw
 from orchestrator.host.workspace.id_map import namespace
+from orchestrator.host.workspace.image_copy import IMAGE, MOUNT_POINT
 from sandbox_agent.decide.writable_places import LAYER
 
-_IMAGE, _FILES, _LOWER, _MERGED = "root.img", "files", "lower", "merged"
+# The image and its mount point have the names that a slot's have, so they are copied as these are.
+_LOWER, _MERGED, _DRAFT = "lower", "merged", "draft"
+_UPPER, _WORK = "upper", "work"
+# Beside the upper directory, where no session comes: the image over which it was written.
+_OVER = "over"
+_MOST_NAME = 256
+# The engine's runtime reads /etc/passwd and others as a whole.
+_MOST_BYTES = 1024 * 1024
+_ROOT = 0
 _FILE_SYSTEM = "discard,noinit_itable,errors=remount-ro"
 # Its marks are of the kind that only the host's root can set, so a session can't forge one.
 _OVERLAY = "index=off,xino=off,metacopy=off,redirect_dir=on"
 # Ids that an image's files may have besides root. They appear as they are: nobody in the sandbox.
 _OTHERS = 65_535
 _TRIAL_UID = 65_537
+_TRIAL = "sha256:trial"
 
 
-def make(directory: Path, layers: Sequence[str], uid: int, size: int) -> list[str]:
+class Start(NamedTuple):
+    """What a layer begins with, which a session wrote: the image of one that a snapshot kept.
+
+    None of `directories` may be anything else, nor `files`, and nothing may be `absent`: absolute
+    paths that the engine or the agent use before the sandbox's own filters hold. Directories above
+    others come first.
+    """
+
+    image: Path
+    directories: Sequence[str]
+    files: Collection[str]
+    absent: Collection[str]
+
+
+def make(
+    directory: Path,
+    layers: Sequence[str],
+    over: str,
+    uid: int,
+    size: int,
+    start: Start | None = None,
+) -> list[str]:
     """Makes the layer in `directory`, which does not exist; returns what it covers of the image.
 
-    `layers` are the directories of the image's layers, the uppermost first. `size` is in bytes.
-    Raises: MountError, ImageError, CapacityExhaustedError, OSError; `remove` then removes the rest.
+    `layers` are the directories of the layers of the image with the id `over`, the uppermost first.
+    `size` is in bytes. Raises: MountError, ImageError, CapacityExhaustedError, OSError;
+    ConflictError if it can't begin as `start`; `remove` then removes the rest.
     """
-    for place in (directory, *(directory / name for name in (_FILES, _LOWER, _MERGED))):
+    for place in (directory, *(directory / name for name in (MOUNT_POINT, _LOWER, _MERGED))):
         place.mkdir(mode=0o700)
-    files, merged = directory / _FILES, directory / _MERGED
-    ext4.make(directory / _IMAGE, size)
-    with loop.attached(directory / _IMAGE) as device:
-        mounts.mount_device(device, str(files), "ext4", _FILE_SYSTEM)
-    for name in ("upper", "work"):
-        (files / name).mkdir(mode=0o755)
-    os.chown(files / "upper", uid, uid)
+    if start is None:
+        ext4.make(directory / IMAGE, size)
+    else:
+        _copy(start.image, directory, size)
+    files = _mounted(directory, over, uid, new=start is None)
     with (
         _shown(layers, uid, directory / _LOWER) as shown,
-        mounts.opened(files / "upper", files / "work") as (upper, work),
+        mounts.opened(files / _UPPER, files / _WORK) as (upper, work),
     ):
         places = {"lowerdir": shown, "upperdir": (upper,), "workdir": (work,)}
         options = [
@@ -50,12 +84,93 @@ def make(directory: Path, layers: Sequence[str], uid: int, size: int) -> list[st
             for name, handles in places.items()
         ]
         try:
-            mounts.mount_device("overlay", str(merged), "overlay", ",".join((*options, _OVERLAY)))
+            mounts.mount_device(
+                "overlay", str(directory / _MERGED), "overlay", ",".join((*options, _OVERLAY))
+            )
         except mounts.MountError as error:
             raise mounts.MountError(
                 f"the image can have no writable layer, which needs Linux 5.19: {error.detail}"
             ) from error
+    if start is not None:
+        _examine(directory, start)
     return [path for path in LAYER if _is_directory(covered(directory, path))]
+
+
+def _copy(source: Path, directory: Path, size: int) -> None:
+    """Makes a copy the layer's image, and fits it. Raises: as `make` does."""
+    image, draft = directory / IMAGE, directory / _DRAFT
+    image_clone.place(source, directory, draft, lambda _: None)
+    if ext4.measure(image).size != ext4.whole_blocks(size):
+        ext4.resize(image, size, draft)
+    found = ext4.measure(image).size
+    if found > size:
+        raise ConflictError(
+            f"the writable layer of the snapshot needs {found} bytes, and the level's root_bytes "
+            f"are {size}: have the operator raise them"
+        )
+
+
+def _mounted(directory: Path, over: str, uid: int, *, new: bool) -> Path:
+    """Where the layer's file system is, whose files are shown as the user's.
+
+    A copy keeps the uid of the first session on the disk. Raises: as `make` does.
+    """
+    files = directory / MOUNT_POINT
+    with loop.attached(directory / IMAGE) as device:
+        mounts.mount_device(device, str(files), "ext4", _FILE_SYSTEM)
+    if new:
+        for name in (_UPPER, _WORK):
+            (files / name).mkdir(mode=0o755)
+        os.chown(files / _UPPER, uid, uid)
+        (files / _OVER).write_text(over)
+        return files
+    with open(files / _OVER) as file:
+        found = file.read(_MOST_NAME)
+    if found != over:
+        raise ConflictError(
+            f"the writable layer of the snapshot was written over image {found}, which the "
+            f"session's image is not any more: it is {over}. Take the snapshot again"
+        )
+    stored = (files / _UPPER).lstat().st_uid
+    if stored != uid:
+        with namespace({_ROOT: _ROOT, stored: uid}, unchanged=_OTHERS) as users:
+            mounts.remount_as(str(files), users)
+    return files
+
+
+def _examine(directory: Path, start: Start) -> None:
+    """Nothing that a session wrote may move a mount, or be loaded or waited for at the start.
+
+    Raises: ConflictError.
+    """
+    for path in start.directories:
+        mode = _mode(directory, path)
+        if mode is not None and not stat.S_ISDIR(mode):
+            raise _refused(f"{path} is no directory, but a link or a file")
+    for path in start.files:
+        mode = _mode(directory, path)
+        if mode is not None and not stat.S_ISREG(mode):
+            raise _refused(f"{path} is no file")
+        if mode is not None and covered(directory, path).lstat().st_size > _MOST_BYTES:
+            raise _refused(f"{path} has more than {_MOST_BYTES} bytes")
+    for path in start.absent:
+        if _mode(directory, path) is not None:
+            raise _refused(f"it has {path}")
+
+
+def _mode(directory: Path, path: str) -> int | None:
+    """What there is; the directories above were examined. Raises: OSError."""
+    try:
+        return covered(directory, path).lstat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _refused(why: str) -> ConflictError:
+    return ConflictError(
+        f"the writable layer of the snapshot can't be used: {why}; remove it, and take the "
+        "snapshot again"
+    )
 
 
 def covered(directory: Path, path: str) -> Path:
@@ -70,13 +185,22 @@ def remove(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    for name in (_MERGED, _LOWER, _FILES):
+    thaw_left(directory)  # a frozen file system would outlive its mount
+    for name in (_MERGED, _LOWER, MOUNT_POINT):
         mounts.unmount(str(directory / name))
-    (directory / _IMAGE).unlink(missing_ok=True)
-    for name in (_MERGED, _LOWER, _FILES):
+    for name in (IMAGE, _DRAFT):
+        (directory / name).unlink(missing_ok=True)
+    for name in (_MERGED, _LOWER, MOUNT_POINT):
         if (directory / name).exists():
             (directory / name).rmdir()
     directory.rmdir()
+
+
+def thaw_left(directory: Path) -> None:
+    """Thaws the layer, if there is one that a copy has left frozen. Raises: OSError."""
+    files = directory / MOUNT_POINT
+    if files.is_dir() and mounts.is_mounted(str(files)):
+        thaw(files)
 
 
 def refusal(directory: Path, layers: Sequence[str]) -> str | None:
@@ -90,7 +214,7 @@ def refusal(directory: Path, layers: Sequence[str]) -> str | None:
     try:
         remove(directory)
         try:
-            make(directory, layers, _TRIAL_UID, ext4.SMALLEST_BYTES)
+            make(directory, layers, _TRIAL, _TRIAL_UID, ext4.SMALLEST_BYTES)
         finally:
             remove(directory)
     except PaddockError as error:

@@ -12,6 +12,7 @@ from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
 from orchestrator.ground.threads import Threads, ThreadsBusyError, bounded
 from orchestrator.host.workspace import disk_image, mounts, project_quota, staging_area
 from orchestrator.host.workspace.disk_image import DiskImages
+from orchestrator.host.workspace.image_copy import LAYER
 from orchestrator.host.workspace.paths import slot_path
 from orchestrator.host.workspace.plain_directory import PlainDirectories
 from orchestrator.host.workspace.prepared_slots import PreparedSlots
@@ -84,6 +85,10 @@ class Storage:
     def data(self, workspace: Workspace) -> Path:
         """The directory of the workspace's own files, once it is prepared."""
         return self._drivers[workspace.quota].data(self._slot(workspace))
+
+    def layer(self, workspace: Workspace) -> Path:
+        """The writable layer with which its session's sandboxes begin, if the file exists."""
+        return self._slot(workspace) / LAYER
 
     async def prepare(self, workspace: Workspace, size: int, stages: str | None = None) -> Path:
         """Creates what is missing, limits it to `size` bytes, and returns the data directory.

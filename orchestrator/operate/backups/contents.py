@@ -16,11 +16,13 @@ PRIVATE = ("admin.key", "preview.key", "anchor.key", "secrets.key", "egress-ca")
 # The database names the files in them.
 BELONGS_TO_DATABASE = ("evidence", ARCHIVE)
 _OTHERS = ("anchor.pub", "images.toml", "last-good", "evidence")
+SEARCH_INDEX = "search.db"
 # They belong to this machine or to the running process, or the next start makes them again.
 # Workspaces are added on request, in another form.
 LEFT_OUT = frozenset(
     {
         *("instance", "lock", "url", "paddock.log", f"{DATABASE}-wal", f"{DATABASE}-shm"),
+        *(SEARCH_INDEX, f"{SEARCH_INDEX}-wal", f"{SEARCH_INDEX}-shm"),
         *("slots", "prepared", "sandboxes", "session-workspaces"),
         *("agents", "image-facts"),
     }

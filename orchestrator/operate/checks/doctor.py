@@ -56,7 +56,13 @@ from orchestrator.operate.checks.host import (
 from orchestrator.operate.checks.inside import Inside, Look, looking
 from orchestrator.operate.checks.levels import level_checks
 from orchestrator.operate.checks.loop import LOOP, check_loop
-from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
+from orchestrator.operate.checks.network import (
+    UNTRIED,
+    NetworkFacts,
+    Tried,
+    network_check,
+    network_facts,
+)
 from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.operate.checks.quota import QUOTA, check_quota
 from orchestrator.operate.checks.root_inside import check_root_inside
@@ -124,7 +130,7 @@ async def _examine(
 ) -> list[Check]:
     state_dir = settings.state_dir
     of_levels = settings.default_images
-    facts, stored, level_images, first, (image, refused, inside) = await asyncio.gather(
+    facts, stored, level_images, first, (image, tried, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", UNKNOWN_KERNEL, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
@@ -153,7 +159,8 @@ async def _examine(
     state, policy, mount_list, port, uids, prompts, loop = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
-    network = network_check(refused, await _network_facts(engine, asked=refused != UNTRIED))
+    asked = tried.refused != UNTRIED
+    network = network_check(tried, await _network_facts(engine, asked=asked))
     checks = [
         engine_found,
         image,
@@ -184,7 +191,7 @@ async def _examine(
         quota=quota.status is CheckStatus.OK,
         throttle=quota.status is CheckStatus.OK and can_throttle(),
     )
-    unkept = network if refused is not None else None
+    unkept = network if tried.refused is not None else None
     known = _known(settings)
     runtimes = await check_runtimes(
         looks.kernel, known.values() if image.ok else (), found, _ENGINE_SECONDS
@@ -199,15 +206,16 @@ async def _examine(
 
 async def _examine_image(
     settings: Settings, engine: Engine, look: Look, image_inputs: Callable[[], str | None] | None
-) -> tuple[Check, str | None, Kernel | None]:
-    """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
+) -> tuple[Check, Tried, Kernel | None]:
+    """The image's check, a try of the open network, and the kernel as a sandbox sees it."""
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
     if not image.ok:
-        return image, UNTRIED, None
+        return image, Tried(UNTRIED), None
     rates = any(level.rates.network for level in _known(settings).values())
     tried = check_open_network(engine, settings.image, rates=rates)
-    network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    late = Tried("the engine does not answer in time")
+    network = await within(tried, _NETWORK_SECONDS, late)
     return image, network, await _inside(settings, look)
 
 

@@ -18,6 +18,7 @@ from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get, recipe_of
 from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.mounts import apart
+from orchestrator.operate.checks.network import Tried
 
 ENGINE = "engine"
 IMAGE = "image"
@@ -150,19 +151,19 @@ def _rebuild(name: str) -> str:
     return f"run `{command}`" if command else "build it again on a current image of Paddock's"
 
 
-async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> str | None:
-    """Why sandboxes with a network can't be kept from the host; None if they can.
+async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> Tried:
+    """Whether sandboxes with a network can be kept from the host, and who links them to it.
 
     Creates the network of this engine object's instance with its rules, and removes it. With
     `rates`, the network's rate must be limitable, too.
     """
     try:
         try:
-            await engine.ensure_open_network(image)
+            opened = await engine.ensure_open_network(image)
             if rates:
                 await engine.try_link(image)
         finally:
             await engine.remove_open_network(image)
     except PaddockError as error:
-        return error.detail
-    return None
+        return Tried(error.detail)
+    return Tried(None, own_links=opened.own_links)

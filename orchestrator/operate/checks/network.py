@@ -25,6 +25,14 @@ _DEFAULT_IPV4, _DEFAULT_IPV6 = "00000000", f"{'0' * 32} 00"
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """What a try of it said: why it can't be had, or who links sandboxes to it."""
+
+    refused: str | None
+    own_links: bool = False  # the control plane itself does
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkFacts:
     """What decides about bridges on the engine's host.
 
@@ -67,10 +75,10 @@ def has_default_route6(routes: str) -> bool:
     return any(line.split()[-1] != "lo" for line in lines)
 
 
-def network_check(refused: str | None, facts: NetworkFacts) -> Check:
-    """Judges the open network by what a try of it said; `refused` is None if it went well. Pure."""
-    if refused is not None:
-        return warning(NETWORK, refused, _remedy(refused, facts))
+def network_check(tried: Tried, facts: NetworkFacts) -> Check:
+    """Judges the open network by what a try of it said. Pure."""
+    if tried.refused is not None:
+        return warning(NETWORK, tried.refused, _remedy(tried.refused, facts))
     if not facts.ipv4 and facts.ipv6:
         return warning(
             NETWORK,
@@ -85,7 +93,8 @@ def network_check(refused: str | None, facts: NetworkFacts) -> Check:
             "away until their next check, up to a minute later",
             "reload firewalld only while no session has this network",
         )
-    return ok(NETWORK, "sandboxes on it are kept from the host")
+    by = "this process" if tried.own_links else "the engine"
+    return ok(NETWORK, f"sandboxes on it are kept from the host; {by} links them to it")
 
 
 def _remedy(refused: str, facts: NetworkFacts) -> str:

@@ -11,6 +11,7 @@ from orchestrator.host.node.base import Load, Node
 from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.sessions import Sessions
@@ -28,6 +29,7 @@ class Gauges(Collector):
         sessions: Sessions,
         levels: Iterable[str],
         ledger: Ledger,
+        index: SearchIndex,
         node: Node,
         pool: WarmPool,
         key_bytes: KeyBytes,
@@ -37,6 +39,7 @@ class Gauges(Collector):
         self._sessions = sessions
         self._levels = levels
         self._ledger = ledger
+        self._index = index
         self._node = node
         self._pool = pool
         self._key_bytes = key_bytes
@@ -119,6 +122,11 @@ class Gauges(Collector):
         )
         yield CounterMetricFamily(
             "paddock_audit_events", "Events made durable since the start.", self._ledger.committed
+        )
+        yield GaugeMetricFamily(
+            "paddock_audit_index_lag_events",
+            "Events that are not in the search index yet.",
+            self._index.lag,
         )
 
     def _of_the_loop(self) -> Iterator[Metric]:

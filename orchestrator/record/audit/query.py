@@ -18,8 +18,9 @@ PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
 # Events examined per page, if the page must search.
 MOST_EXAMINED = 10_000
-# By filter: the most selective comes first.
-_INDEXES = {"turn": "events_turn", "operation": "events_operation"}
+COMMAND_START, COMMAND_EXIT = "command.start", "command.exit"
+# As the index of all other events says it: SQLite uses it for conditions in these words.
+RARE = "operation NOT IN ('command.start', 'command.exit')"
 # The id of the event after which a page begins; 0 for none.
 _ID = """
     coalesce((
@@ -129,16 +130,33 @@ async def events(database: Database, session_key: str, **wanted: Any) -> list[Ev
     return (await page(database, session_key, **wanted)).items
 
 
+def of_operation(operation: str) -> str:
+    """Selects the rows of `:key` with that `:operation`; empty if no index has them.
+
+    Most events of a chain are starts and ends of commands. Ends are found by their commands.
+    """
+    if operation == COMMAND_START:
+        where = "events_started WHERE operation = 'command.start'"
+    elif operation == COMMAND_EXIT:
+        return ""
+    else:
+        where = f"events_rare WHERE {RARE} AND operation = :operation"
+    return f"INDEXED BY {where} AND session_key = :key"
+
+
 def _rows(wanted: Mapping[str, Any]) -> tuple[str, str]:
     """The rows of a chain to examine, in order, and the remaining conditions.
 
     Rare events are found by their index.
     """
-    leading = next((column for column in _INDEXES if column in wanted), None)
-    if leading is not None:
+    indexed = of_operation(wanted["operation"]) if "operation" in wanted else ""
+    leading = "operation" if indexed else None
+    if "turn" in wanted:
+        leading = "turn"
+        indexed = "INDEXED BY events_turn WHERE session_key = :key AND turn = :turn"
+    if indexed:
         # In one chain, ids have the order of `seq`, and these indexes have the order of ids.
-        rows = f"INDEXED BY {_INDEXES[leading]} WHERE session_key = :key"
-        rows += f" AND {leading} = :{leading} AND id > {_ID} ORDER BY id"
+        rows = f"{indexed} AND id > {_ID} ORDER BY id"
     elif wanted.get("decision") == "deny":
         leading = "decision"
         rows = "INDEXED BY events_denied WHERE session_key = :key AND decision = 'deny'"
@@ -199,10 +217,11 @@ async def latest_denials(database: Database, session_key: str, limit: int) -> li
 
 async def latest_of(database: Database, session_key: str, operation: str) -> Event | None:
     """The latest event of one chain with that operation."""
+    rows = of_operation(operation) or "WHERE session_key = :key AND operation = :operation"
     found = await _select(
         database,
-        f"{_EVENT} WHERE session_key = ? AND operation = ? ORDER BY id DESC LIMIT 1",
-        (session_key, operation),
+        f"{_EVENT} {rows} ORDER BY id DESC LIMIT 1",
+        {"key": session_key, "operation": operation},
     )
     return found[0] if found else None
 

@@ -5,12 +5,13 @@ import sqlite3
 from collections.abc import Iterable
 
 from orchestrator.ground.store.database import Database
+from orchestrator.record.audit.query import RARE
 from orchestrator.record.audit.recorded_event import full_event
 from paddock.audit.chain import Event
 
 # Commands that may have run, by their starts. Ids have the order of `seq` in one chain.
 _STARTED = """
-    SELECT command_id FROM events AS started INDEXED BY events_operation
+    SELECT command_id FROM events AS started INDEXED BY events_started
     WHERE session_key = :key AND operation = 'command.start' AND decision IS NOT 'deny'
         AND command_id IS NOT NULL
 """
@@ -35,16 +36,16 @@ _OF_COMMANDS = """
     ORDER BY seq
 """
 # The cells of a context are executed one after the other.
-_UNFINISHED_CELLS = """
+_UNFINISHED_CELLS = f"""
     SELECT body, prev_hash, hash FROM events
     WHERE session_key = :key AND operation = 'code.start' AND seq IN (
-        SELECT max(seq) FROM events
-        WHERE session_key = :key AND operation IN ('code.start', 'code.exit')
+        SELECT max(seq) FROM events INDEXED BY events_rare
+        WHERE session_key = :key AND operation IN ('code.start', 'code.exit') AND {RARE}
             AND decision IS NOT 'deny'
         GROUP BY command_id
     )
     ORDER BY seq
-"""
+"""  # noqa: S608 - ours
 
 
 async def latest_commands(database: Database, session_key: str, limit: int) -> list[Event]:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from orchestrator.ground.errors import ValidationError
@@ -11,7 +10,7 @@ from orchestrator.record.audit.writer import chain_head, event_columns
 from paddock.audit.chain import Anchor, BrokenError, Chain, Event, Verdict, parse
 
 # So many hold up other readers for less than ten milliseconds.
-_PAGE = 100
+PAGE = 100
 _ROWS = """
     SELECT body, prev_hash, hash, id, session_id, seq, time, operation, decision, turn,
            command_id, agent_boot_id, agent_seq
@@ -26,16 +25,36 @@ async def verify(
 
     `seq` and `hash` are an anchor: both or neither. Raises: ValidationError.
     """
-    chain = Chain(_anchor(seq, hash))
+    noted = anchor(seq, hash)
     end = (await database.browse(lambda connection: chain_head(connection, session_key))).seq
-    after = 0
-    while after < end and not chain.broken:
-        follow = partial(_follow_page, chain=chain, session_key=session_key, after=after)
-        last = await database.browse(follow)
-        if last == after:
-            break
-        after = last
+    chain = FollowedChain(session_key, end, noted)
+    while await database.browse(chain.follow):
+        pass
     return chain.verdict()
+
+
+class FollowedChain:
+    """A chain that is followed from the database, page by page, up to the `end` that it had."""
+
+    def __init__(self, session_key: str, end: int, noted: Anchor | None) -> None:
+        self._chain = Chain(noted)
+        self._session_key = session_key
+        self._end = end
+        self._after = 0
+
+    def follow(self, connection: sqlite3.Connection) -> bool:
+        """Follows a page; returns whether there is another. Raises: sqlite3.Error."""
+        if self._after >= self._end or self._chain.broken:
+            return False
+        last = _follow_page(connection, self._chain, self._session_key, self._after)
+        if last == self._after:
+            return False
+        self._after = last
+        return last < self._end and not self._chain.broken
+
+    def verdict(self) -> Verdict:
+        """The verdict, after the last page."""
+        return self._chain.verdict()
 
 
 def verify_all(connection: sqlite3.Connection) -> Iterator[tuple[str, Verdict]]:
@@ -51,7 +70,8 @@ def verify_all(connection: sqlite3.Connection) -> Iterator[tuple[str, Verdict]]:
         yield key, chain.verdict()
 
 
-def _anchor(seq: int | None, event_hash: str | None) -> Anchor | None:
+def anchor(seq: int | None, event_hash: str | None) -> Anchor | None:
+    """The noted position; None without one. Raises: ValidationError."""
     if seq is None and event_hash is None:
         return None
     if seq is None or event_hash is None:
@@ -65,7 +85,7 @@ def _anchor(seq: int | None, event_hash: str | None) -> Anchor | None:
 def _follow_page(connection: sqlite3.Connection, chain: Chain, session_key: str, after: int) -> int:
     """Follows a page of rows up to the first bad one; returns the last one's `seq`."""
     last = after
-    for row in connection.execute(_ROWS, (session_key, after, _PAGE)).fetchall():
+    for row in connection.execute(_ROWS, (session_key, after, PAGE)).fetchall():
         last = row[5]
         try:
             chain.follow(_stored(row), row[0])

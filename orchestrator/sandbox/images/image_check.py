@@ -20,13 +20,13 @@ from sandbox_agent.decide.protocol import (
 )
 
 # What a container of a sandbox has mounted: a link of the image there would move the mount.
-_DIRECTORIES = (
+DIRECTORIES = (
     *(PLACE, WORKSPACE_DIR, "/tmp", RUN_DIR, EGRESS_DIR, PORTS_DIR, QUESTIONS_DIR, CA_DIR),  # noqa: S108
     *("/dev/shm", "/dev/mqueue", "/dev/pts", "/proc", "/sys"),  # noqa: S108
 )
-_FILES = ("/etc/passwd", "/etc/group", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname")
+FILES = ("/etc/passwd", "/etc/group", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname")
 # The loader of the mounted agent reads it.
-_ABSENT = ("/etc/ld.so.preload",)
+ABSENT = ("/etc/ld.so.preload",)
 _LABELS = "paddock."
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _MOST_VOLUMES = 32
@@ -39,7 +39,7 @@ async def refuse_moved_mounts(engine: Engine, image_id: str, targets: Iterable[s
 
     Raises: ValidationError that names the path; EngineUnavailableError.
     """
-    usual = {*with_parents(_DIRECTORIES), *_FILES}
+    usual = {*with_parents(DIRECTORIES), *FILES}
     others = [path for path in with_parents(targets) if path not in usual]
     if others:
         await engine.refuse_links(image_id, others, (), ())
@@ -52,7 +52,7 @@ def hidden_volumes(name: str, image: Image) -> tuple[str, ...]:
     files of its own.
     """
     try:
-        return _volumes(image.volumes, with_parents(_DIRECTORIES)) if image.volumes else ()
+        return _volumes(image.volumes, with_parents(DIRECTORIES)) if image.volumes else ()
     except ValueError as error:
         raise _refused(name, str(error)) from None
 
@@ -72,10 +72,10 @@ async def examine(
     image = await engine.image(name)
     if image is None:
         raise missing_image(name)
-    directories = with_parents((*_DIRECTORIES, *mounts))
+    directories = with_parents((*DIRECTORIES, *mounts))
     environment, volumes = _check(name, image, directories)
     looked_at = with_parents((*directories, *volumes))
-    await engine.refuse_links(image.id, looked_at, _FILES, _ABSENT)
+    await engine.refuse_links(image.id, looked_at, FILES, ABSENT)
     agent = MountedAgent(str(await agents.directory()), AGENT, tuple(environment), volumes)
     commands = sorted({each for level in levels for each in level.commands or ()})
     found = await engine.look_into(image.id, agent, environment.get("PATH", ""), commands)
@@ -124,7 +124,7 @@ def _volumes(declared: Collection[str], directories: Collection[str]) -> tuple[s
             raise ValueError("it declares a volume at no absolute path")
         if str(path) in _REPLACED:
             continue
-        taken = str(path) in {*directories, *_FILES, "/", "/dev"}
+        taken = str(path) in {*directories, *FILES, "/", "/dev"}
         if taken or any(path.is_relative_to(other) for other in _REPLACED):
             raise ValueError(f"it declares the volume {path}, where a sandbox has files")
         found.append(str(path))

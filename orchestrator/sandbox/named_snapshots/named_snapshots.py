@@ -26,7 +26,7 @@ from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots import snapshot_rows, snapshot_texts
 from orchestrator.sandbox.named_snapshots.copies_ahead import CopiesAhead
 from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
 from orchestrator.sandbox.named_snapshots.snapshot_rows import NamedSnapshot
@@ -75,26 +75,30 @@ class NamedSnapshots:
         session: Session,
         name: str,
         metadata: Mapping[str, str] | None = None,
+        *,
+        layer: bool = False,
     ) -> ShownSnapshot:
         """A snapshot of the session's workspace under that name of its owner.
 
         What writes to the workspace waits for a moment. `metadata` are the client's own texts by
-        name. Raises: ValidationError; ConflictError if
-        the name is taken, or the session can have no snapshot; RateLimitedError if the owner has
+        name. `layer`: with what was written over the image. Raises: ValidationError; ConflictError
+        if the name is taken, or the session can have no snapshot; RateLimitedError if the owner has
         too many; CapacityExhaustedError if the disk is full; StorageError, AuditUnavailableError;
         the errors of `Session.check_live`.
         """
         if _ID.fullmatch(name):
             raise ValidationError("name must not be one like an id", field="name")
-        taking = self._taking.take(principal, session, name, metadata or {})
+        taking = self._taking.take(principal, session, name, metadata or {}, layer=layer)
         return ShownSnapshot(await self._changes.shield(taking), None)
 
     async def take_unnamed(self, principal: Principal, session: Session) -> NamedSnapshot:
         """A snapshot that nobody can find; its caller must remove it by `discard`.
 
-        The next start removes it, too. Raises: likewise.
+        It has the layer, if the session's level has one. The next start removes it, too. Raises:
+        likewise.
         """
-        return await self._taking.take(principal, session, None, {})
+        layer = session.level.root_bytes is not None
+        return await self._taking.take(principal, session, None, {}, layer=layer)
 
     async def _take_back(self, snapshot: NamedSnapshot, error: BaseException | None = None) -> None:
         """Removes a snapshot that nobody knows."""
@@ -123,7 +127,34 @@ class NamedSnapshots:
     def _shown(self, snapshot: NamedSnapshot) -> ShownSnapshot:
         return ShownSnapshot(snapshot, self._taking.copied.get(snapshot.id))
 
-    # Removing.
+    # Changing and removing.
+
+    async def change(
+        self, principal: Principal, owner: str, ref: str, texts: Mapping[str, str | None]
+    ) -> ShownSnapshot:
+        """Changes the client's texts of a snapshot: None removes one, and the others stay.
+
+        What sessions began as is not changed. Raises: NotFoundError; ConflictError while it is
+        taken; ValidationError if the texts are too long together; AuditUnavailableError.
+        """
+        return await self._changes.shield(self._change(principal, owner, ref, texts))
+
+    async def _change(
+        self, principal: Principal, owner: str, ref: str, texts: Mapping[str, str | None]
+    ) -> ShownSnapshot:
+        snapshot = (await self.show(owner, ref)).snapshot
+        _check_ready(snapshot)
+        draft = EventDraft(
+            "snapshot.change",
+            actor=principal.name,
+            decision="allow",
+            args={"name": snapshot.name, "metadata": dict(texts)},
+            made=Made(args={"id": snapshot.id, "key": owner}),
+        )
+        change = partial(snapshot_texts.changed, changes=texts)
+        effect = partial(snapshot_rows.change, snapshot_id=snapshot.id, change=change)
+        await self._recorder.record_of_key(owner, draft, effect)
+        return await self.show(owner, snapshot.id)
 
     async def remove(self, principal: Principal, owner: str, ref: str) -> ShownSnapshot:
         """Removes a snapshot, and returns it as it was. Sessions that began as it keep their files.
@@ -187,6 +218,7 @@ class NamedSnapshots:
             session_id=snapshot.session_id,
             session_key=snapshot.session_key,
             used_bytes=snapshot.used_bytes,
+            layer=snapshot.layer_bytes is not None,
             claiming=partial(_claiming, snapshot),
             place=partial(self._place, snapshot),
         )
@@ -199,6 +231,10 @@ class NamedSnapshots:
                 await self._storage.on_slot(
                     session.workspace, lambda slot: self._files.place(snapshot.id, slot)
                 )
+        if snapshot.layer_bytes is not None:
+            await self._storage.on_slot(
+                session.workspace, partial(self._files.place_layer, snapshot.id)
+            )
         FaultPoint.SNAPSHOT_PLACED.reached()
 
     # After a start.
@@ -210,7 +246,8 @@ class NamedSnapshots:
         """
         known = await self._database.read(snapshot_rows.all_of)
         for snapshot in known:
-            missing = partial(self._files.missing, snapshot.id)
+            layer = snapshot.layer_bytes is not None
+            missing = partial(self._files.missing, snapshot.id, layer=layer)
             if not snapshot.ready or snapshot.name is None:
                 await self._take_back(snapshot)
             elif await self._threads.call(missing, _FILE_SECONDS):

@@ -1,11 +1,15 @@
 """Rows of named snapshots. Each function runs inside the caller's transaction."""
 
+import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, NotFoundError
-from orchestrator.host.workspace.image_clone import Saved
+from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot
+
+Change = Callable[[dict[str, str]], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,8 @@ class NamedSnapshot:
 
     `size` is that of the workspace, `bytes` what the copy takes on the disk, `used_bytes` what its
     files need; before it is `ready`, these are estimates. `sha256` is the digest of what the record
-    says of it. `metadata` are the client's own texts by name, as JSON.
+    says of it. `metadata` are the client's own texts by name, as JSON. `layer_bytes` of `bytes` are
+    a writable layer's; None: it has none.
     """
 
     id: str
@@ -30,18 +35,21 @@ class NamedSnapshot:
     frozen_us: int = 0
     sha256: str | None = None
     metadata: str = "{}"
+    layer_bytes: int | None = None
     ready: bool = False
 
-    def completed(self, saved: Saved, sha256: str) -> "NamedSnapshot":
+    def completed(self, saved: SavedSnapshot, sha256: str) -> "NamedSnapshot":
         """The snapshot once its copy is there."""
+        files, layer = saved
         return replace(
             self,
-            size=saved.size,
-            bytes=saved.bytes,
-            used_bytes=saved.used_bytes,
-            method=saved.method,
+            size=files.size,
+            bytes=files.bytes + (0 if layer is None else layer.bytes),
+            used_bytes=files.used_bytes,
+            method=files.method,
             frozen_us=round(saved.frozen_ms * 1000),
             sha256=sha256,
+            layer_bytes=None if layer is None else layer.bytes,
             ready=True,
         )
 
@@ -77,6 +85,15 @@ def complete(conn: sqlite3.Connection, snapshot: NamedSnapshot) -> None:
     values = {name: getattr(snapshot, name) for name in _NAMES}
     changed = ", ".join(f"{name} = :{name}" for name in _NAMES)
     conn.execute(f"UPDATE snapshots SET {changed} WHERE id = :id", values)  # noqa: S608
+
+
+def change(conn: sqlite3.Connection, snapshot_id: str, change: Change) -> None:
+    """Replaces the texts of a snapshot by what `change` makes of them. Raises: NotFoundError."""
+    found = _rows(conn, "id = ?", snapshot_id)
+    if not found:
+        raise NotFoundError("the snapshot is gone: it was removed meanwhile")
+    changed = json.dumps(change(json.loads(found[0].metadata)))
+    conn.execute("UPDATE snapshots SET metadata = ? WHERE id = ?", (changed, snapshot_id))
 
 
 def remove(conn: sqlite3.Connection, snapshot: NamedSnapshot) -> None:

@@ -15,14 +15,18 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import RETRY_SECONDS
 from orchestrator.ground.store.effect import Effect
 from orchestrator.host.workspace.freezing import Freezes
-from orchestrator.host.workspace.image_clone import Saved
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.named_snapshots import snapshot_rows
-from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
+from orchestrator.sandbox.named_snapshots.snapshot_files import (
+    KeptLayer,
+    SavedSnapshot,
+    SnapshotFiles,
+    kept_layer,
+)
 from orchestrator.sandbox.named_snapshots.snapshot_rows import KeptSnapshots, NamedSnapshot
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
@@ -53,17 +57,28 @@ class SnapshotTaking:
         self.copied: dict[str, int] = {}
 
     async def take(
-        self, principal: Principal, session: Session, name: str | None, metadata: Mapping[str, str]
+        self,
+        principal: Principal,
+        session: Session,
+        name: str | None,
+        metadata: Mapping[str, str],
+        *,
+        layer: bool,
     ) -> NamedSnapshot:
         """A snapshot under that name of its owner; without a name, its caller must remove it.
+
+        `layer`: with what was written over the image.
 
         Raises: as `NamedSnapshots.take`.
         """
         session.check_live()
         _check_source(session)
+        kept = await self._layer(session) if layer else None
         self._recorder.check_room(session)
-        snapshot = await self._planned(session, name, metadata)
+        snapshot = await self._planned(session, name, metadata, kept)
         said: dict[str, Any] = {} if name is None else {"name": name}
+        if layer:
+            said["layer"] = True
         if metadata:
             said["metadata"] = dict(metadata)
         started = await self._recorder.record(
@@ -79,7 +94,7 @@ class SnapshotTaking:
         )
         FaultPoint.SNAPSHOT_RECORDED.reached()
         try:
-            saved = await self._copy(session, snapshot)
+            saved = await self._copy(session, snapshot, kept)
             complete = snapshot.completed(saved, _digest(snapshot, saved, started))
             await self._record_end(session, complete)
         except BaseException as error:
@@ -89,10 +104,15 @@ class SnapshotTaking:
         return complete
 
     async def _planned(
-        self, session: Session, name: str | None, metadata: Mapping[str, str]
+        self,
+        session: Session,
+        name: str | None,
+        metadata: Mapping[str, str],
+        layer: KeptLayer | None,
     ) -> NamedSnapshot:
         usage = await self._storage.usage(session.workspace)
         estimate = 0 if usage is None else usage.used_bytes
+        layer_bytes = None if layer is None else layer.bytes
         return NamedSnapshot(
             id=f"snap-{secrets.token_hex(8)}",
             owner=session.owner,
@@ -101,9 +121,10 @@ class SnapshotTaking:
             session_key=session.key,
             created_at=now(),
             size=session.limits.workspace_bytes,
-            bytes=estimate,
+            bytes=estimate + (layer_bytes or 0),
             used_bytes=estimate,
             metadata=json.dumps(dict(metadata)),
+            layer_bytes=layer_bytes,
         )
 
     def _adding(self, principal: Principal, snapshot: NamedSnapshot) -> Effect:
@@ -129,17 +150,37 @@ class SnapshotTaking:
                     retry_after=RETRY_SECONDS,
                 )
 
-    async def _copy(self, session: Session, snapshot: NamedSnapshot) -> Saved:
+    async def _layer(self, session: Session) -> KeptLayer | None:
+        """The layer of its sandbox; without one, what the next one begins with, if not the image.
+
+        Raises: ConflictError at levels without layers; StorageError.
+        """
+        if session.level.root_bytes is None:
+            raise ConflictError(
+                f"level {session.level.name} has no writable layer that could be kept: it is for "
+                "levels with root_bytes",
+                field="layer",
+            )
+        sandbox = session.sandbox
+        directory = None if sandbox is None else sandbox.directory.layer
+        return await self._storage.on_slot(
+            session.workspace, lambda slot: kept_layer(slot, directory)
+        )
+
+    async def _copy(
+        self, session: Session, snapshot: NamedSnapshot, layer: KeptLayer | None
+    ) -> SavedSnapshot:
         """What stops something in the sandbox ends the freezes of the copy."""
         self.copied[snapshot.id] = 0
         sandbox = session.sandbox
         freezes = Freezes() if sandbox is None else sandbox.freezes
+        place = None if layer is None else layer.place
         progress = partial(self.copied.__setitem__, snapshot.id)
         try:
             async with self._copies:
                 return await self._storage.on_slot(
                     session.workspace,
-                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes),
+                    lambda slot: self._files.save(snapshot.id, slot, progress, freezes, place),
                 )
         finally:
             self.copied.pop(snapshot.id, None)
@@ -156,6 +197,7 @@ class SnapshotTaking:
                         "sha256": snapshot.sha256,
                         "method": snapshot.method,
                         "bytes": snapshot.bytes,
+                        **_layer_of(snapshot),
                         "frozen_us": snapshot.frozen_us,
                     },
                 ),
@@ -181,14 +223,20 @@ def _check_source(session: Session) -> None:
         raise ConflictError(NO_IMAGE)
 
 
-def _digest(snapshot: NamedSnapshot, saved: Saved, started: Recorded) -> str:
+def _layer_of(snapshot: NamedSnapshot) -> dict[str, int]:
+    return {} if snapshot.layer_bytes is None else {"layer_bytes": snapshot.layer_bytes}
+
+
+def _digest(snapshot: NamedSnapshot, saved: SavedSnapshot, started: Recorded) -> str:
     """The digest of what the record says: the copy, and the place in the source's chain."""
     told = {
         "id": snapshot.id,
         "session_key": snapshot.session_key,
         "seq": started.seq,
         "hash": started.hash,
-        "size": saved.size,
-        "used_bytes": saved.used_bytes,
+        "size": saved.files.size,
+        "used_bytes": saved.files.used_bytes,
     }
+    if saved.layer is not None:
+        told["layer_bytes"] = saved.layer.bytes
     return sha256(canonical(told).encode()).hexdigest()

@@ -10,7 +10,7 @@ from orchestrator.ground.errors import ConflictError, PaddockError, SandboxUnava
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import Container, ContainerState, Engine
+from orchestrator.host.engine.base import LABEL_LINK, Container, ContainerState, Engine
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.node.base import Node
@@ -82,14 +82,23 @@ class HelloPart(Part):
 
         Raises: SandboxUnavailableError.
         """
-        if container.state is ContainerState.RUNNING:
-            await plan.link.wait_connected(self._hello_timeout)
         await self._look(plan)
+        if container.state is ContainerState.RUNNING:
+            await self._thaw(plan)
+            await plan.link.wait_connected(self._hello_timeout)
         self._note(plan)
 
     async def close(self, plan: Plan) -> None:
         """Stops listening to the agent."""
         await plan.link.close()
+
+    async def _thaw(self, plan: Plan) -> None:
+        """Lets one continue whose end was interrupted after it was frozen."""
+        try:
+            if await self._node.thaw(plan.container_id or "", plan.first):
+                log.warning("sandbox %s was frozen for an end that did not come", plan.name)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            log.warning("whether sandbox %s is frozen is not known: %s", plan.name, error)
 
     async def _hello(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError, UnmetError."""
@@ -118,6 +127,7 @@ class HelloPart(Part):
             return
         plan.container_limits = container.limits
         plan.runtime = container.runtime
+        plan.own_link = None if plan.network is None else LABEL_LINK in container.labels
         if container.pid is None:
             return
         try:
@@ -133,15 +143,17 @@ class HelloPart(Part):
 
 
 class PreparePart(Part):
-    """Makes the agent find out what its level needs of the image, before it has a session."""
+    """Makes the agent do what it can do before it has a session.
+
+    It finds out what its level needs of the image, and forks the first guard.
+    """
 
     name = "preparation"
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError."""
-        commands = plan.level.commands
-        if commands is not None and plan.level.confinement.paths:
-            await plan.link.request("prepare", {"commands": sorted(commands)})
+        listed = plan.level.commands if plan.level.confinement.paths else None
+        await plan.link.request("prepare", {"commands": sorted(listed or ())})
 
 
 class AgentPart(Part):

@@ -1,5 +1,6 @@
 """Parts of a sandbox in the engine: its container and its rates."""
 
+import logging
 from os import ST_RDONLY
 
 from orchestrator.ground.errors import SandboxUnavailableError
@@ -8,12 +9,12 @@ from orchestrator.host.engine.base import (
     LABEL_SESSION,
     Bind,
     Container,
-    Engine,
     MountedAgent,
     SandboxSpec,
 )
 from orchestrator.host.engine.runtimes import KEEPS_FLAGS
 from orchestrator.host.node.base import Node
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.throttle import node_of
 from orchestrator.rules.policy.levels import ROOT
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
@@ -22,6 +23,8 @@ from paddock.contract.words import Start
 from sandbox_agent.decide.facilities import FLAGS
 from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
+
+log = logging.getLogger(__name__)
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
 LABEL_START = "paddock.start"
@@ -32,8 +35,9 @@ class ContainerPart(Part):
 
     name = "container"
 
-    def __init__(self, engine: Engine, runtime: str | None) -> None:
-        self._engine = engine
+    def __init__(self, node: Node, runtime: str | None) -> None:
+        self._node = node
+        self._engine = node.engine
         self._runtime = runtime
 
     async def open(self, plan: Plan) -> None:
@@ -49,8 +53,10 @@ class ContainerPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Raises EngineUnavailableError."""
-        if plan.container_id is not None:
-            await self._engine.remove(plan.container_id)
+        if plan.container_id is None:
+            return
+        await end(self._node, plan.container_id, plan.first)
+        await self._engine.remove(plan.container_id)
 
     def _spec(self, plan: Plan, agent: MountedAgent) -> SandboxSpec:
         return SandboxSpec(
@@ -93,6 +99,14 @@ class FlagsPart(Part):
             # What is read-only is so at every level.
             demanded = ST_RDONLY if FLAGS in plan.level.requires.without else ~0
             plan.flags = {place: each & demanded for place, each in flags.items()}
+
+
+async def end(node: Node, container_id: str, first: FirstProcess | None) -> None:
+    """Kills what is in a container before its engine removes it, which can't end a frozen one."""
+    try:
+        await node.end(container_id, first)
+    except (OSError, RuntimeError, TimeoutError) as error:
+        log.warning("the engine has to end container %s: %s", container_id[:12], error)
 
 
 class RatesPart(Part):

@@ -101,6 +101,7 @@ class Plan:
     # The flags that mounts must have inside, as in `statvfs`; the agent checks them.
     flags: dict[str, int] = field(default_factory=dict)
     runtime: str | None = None  # the engine's name of the container's runtime; None: unknown
+    own_link: bool | None = None  # not the engine has made it; None: there is none, or unknown
 
     @property
     def session(self) -> Session:
@@ -192,6 +193,7 @@ class Assembly:
             plan.start,
             plan.ways,
             plan.runtime,
+            plan.own_link,
         )
 
     async def open(self) -> None:

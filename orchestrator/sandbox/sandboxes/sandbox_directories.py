@@ -13,8 +13,10 @@ from orchestrator.state.directory import SandboxDirectory
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
-# Threads for starting sandboxes, and as many for ending them, so neither waits for the other. If
-# more calls hang, the next start finds what is left.
+# A copy takes as long as its size and the disk make it.
+_COPY_SECONDS = 600.0
+# Threads for starting sandboxes, and as many for ending them and for copies, so none waits for the
+# others. If more calls hang, the next start finds what is left.
 _MOST_THREADS = 4
 
 
@@ -27,40 +29,52 @@ class SandboxDirectories:
     def __init__(self) -> None:
         self._starts = Threads("directories of sandboxes", _MOST_THREADS)
         self._ends = Threads("sandboxes that are removed", _MOST_THREADS)
+        self._copies = Threads("layers of sandboxes", _MOST_THREADS)
         # Held until a call has returned, even if it was abandoned.
         self._locks: WeakValueDictionary[SandboxDirectory, asyncio.Lock] = WeakValueDictionary()
         self._overdue: set[SandboxDirectory] = set()
         self._releasing = TaskScope("the removal of a sandbox that came too late")
 
-    async def make(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
-        """Makes a change in the directory.
+    async def make(
+        self,
+        directory: SandboxDirectory,
+        change: Callable[[], None],
+        *,
+        copies: bool = False,
+    ) -> None:
+        """Makes a change in the directory; one that `copies` much may take long.
 
         Raises: EngineUnavailableError if its disk does not answer, and the errors of `change`.
         """
+        threads, seconds = (self._copies, _COPY_SECONDS) if copies else (self._starts, _SECONDS)
         try:
-            await self._call(self._starts, directory, change)
+            await self._call(threads, directory, change, seconds)
         except TimeoutError:
             raise EngineUnavailableError(
-                f"the disk for a sandbox's directory did not answer within {_SECONDS:g} s"
+                f"the disk for a sandbox's directory did not answer within {seconds:g} s"
             ) from None
 
     async def remove(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
         """Removes a part of the directory. Raises: TimeoutError, and the errors of `change`."""
         try:
-            await self._call(self._ends, directory, change)
+            await self._call(self._ends, directory, change, _SECONDS)
         except TimeoutError as error:
             raise TimeoutError(f"its disk does not answer: {error}") from None
 
     async def _call(
-        self, threads: Threads, directory: SandboxDirectory, change: Callable[[], None]
+        self,
+        threads: Threads,
+        directory: SandboxDirectory,
+        change: Callable[[], None],
+        seconds: float,
     ) -> None:
         if directory in self._overdue:
             raise TimeoutError("its disk is still busy with a call that took too long")
         lock = self._locks.setdefault(directory, asyncio.Lock())
-        async with asyncio.timeout(_SECONDS) as limit:
+        async with asyncio.timeout(seconds) as limit:
             await lock.acquire()
             try:
-                calling = await threads.begin(change, _SECONDS)
+                calling = await threads.begin(change, seconds)
             except BaseException:
                 lock.release()
                 raise

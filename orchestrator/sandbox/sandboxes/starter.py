@@ -96,7 +96,7 @@ class Starter:
         container: tuple[Part, ...] = (
             mounted_agent,
             LinkPart(),
-            ContainerPart(engine, settings.runtime),
+            ContainerPart(node, settings.runtime),
             RatesPart(restrictions),
             self._hello,
             FlagsPart(node),
@@ -104,7 +104,8 @@ class Starter:
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
         mounts = (MountsPart(settings, directories), VolumesPart(volumes, directories))
-        workspace = (quota, WorkspacePart(directories), *mounts, LayerPart(engine, directories))
+        layer = LayerPart(engine, directories, workspaces, settings.min_free_disk_bytes)
+        workspace = (quota, WorkspacePart(directories), *mounts, layer)
         self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
         self._ways = ways
         self._own: tuple[Part, ...] = (agent, PackPart())

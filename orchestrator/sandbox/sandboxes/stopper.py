@@ -26,14 +26,14 @@ class Stopper:
     async def freeze(self, sandbox: Sandbox, *, ends: bool = False) -> bool:
         """Whether the sandbox is frozen and can be thawed; otherwise its processes were killed.
 
-        It is frozen only once, however often this is called. If its session `ends`, nothing is
-        lost by killing, so the log does not warn of it.
+        It is frozen only once, however often this is called. If its session `ends`, the engine need
+        not know of it, and nothing is lost by killing, so the log does not warn of it.
         """
         sandbox.shut_off()
         sandbox.freezes.refuse()
         if sandbox.freezing is None:
-            level = logging.DEBUG if ends else logging.WARNING
-            sandbox.freezing = self._tasks.begin(self._freeze(sandbox, level))
+            freezing = self._freeze_for_end(sandbox) if ends else self._freeze(sandbox)
+            sandbox.freezing = self._tasks.begin(freezing)
         return await asyncio.shield(sandbox.freezing)
 
     async def let_go(self, sandbox: Sandbox) -> None:
@@ -49,6 +49,8 @@ class Stopper:
         Raises: SandboxUnavailableError if it can't be thawed; none of it runs then.
         """
         sandbox.shut_off()
+        if sandbox.frozen_here:  # its session ends
+            return
         if not await self._freeze(sandbox):
             raise SandboxUnavailableError("the sandbox can't be frozen, so what ran was killed")
 
@@ -56,14 +58,26 @@ class Stopper:
         """Whether its agent can continue; the caller must then end what runs."""
         try:
             async with asyncio.timeout(_FREEZE_SECONDS):
-                await self._node.engine.resume(sandbox.container_id)
-        except (PaddockError, TimeoutError) as error:
+                if sandbox.frozen_here:
+                    await self._node.thaw(sandbox.container_id, sandbox.first)
+                    sandbox.frozen_here = False
+                else:
+                    await self._node.engine.resume(sandbox.container_id)
+        except (PaddockError, OSError, RuntimeError, TimeoutError) as error:
             log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
             await self._kill(sandbox)
             return False
         # A session that ends is refused all the same.
         sandbox.reopen()
         return True
+
+    async def _freeze_for_end(self, sandbox: Sandbox) -> bool:
+        """Freezes it for the end of its session: without the engine, if that can be done here."""
+        try:
+            sandbox.frozen_here = await self._node.freeze(sandbox.container_id, sandbox.first)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            log.debug("the engine freezes sandbox %s: %s", sandbox.name, error)
+        return sandbox.frozen_here or await self._freeze(sandbox, logging.DEBUG)
 
     async def _freeze(self, sandbox: Sandbox, level: int = logging.WARNING) -> bool:
         """Whether it is frozen; otherwise it is killed. Failures are logged at that level."""

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 _ROUND_SECONDS = 120.0
 # The longest time that a start waits for sessions that are being created.
 _CALM_SECONDS = 5.0
+# A session's first command comes right after it was given a sandbox: starting the next one at the
+# same time would take a processor from it.
+_FIRST_COMMAND_SECONDS = 0.2
 # Events cause rounds earlier: this is for what has none, such as memory that became free.
 _LONGEST_PAUSE = 60.0
 
@@ -44,12 +47,14 @@ class WarmPool:
         find_image: Callable[[str], Awaitable[str]],
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`start` starts a sandbox that waits; `find_image` finds the id of an image's name."""
         self._settings = settings
         self._start_one = start
         self._metrics = metrics
-        self._clock = clock
+        self._clock, self._sleep = clock, sleep
+        self._handed_over = -_FIRST_COMMAND_SECONDS
         self._demand = WarmDemand(settings.warm_sandboxes)
         self._waiting = WaitingSandboxes(settings.warm_age)
         # How many wait for sessions that begin as a snapshot.
@@ -138,11 +143,17 @@ class WarmPool:
         return kept
 
     async def calm(self) -> None:
-        """Waits until no session is being created, but not for long: there may be always one."""
+        """Waits until no session is being created, but not for long: there may be always one.
+
+        The latest one that was given a sandbox has a moment for its first command.
+        """
         if self._quiet is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CALM_SECONDS):
                     await self._quiet()
+        moment = self._handed_over + _FIRST_COMMAND_SECONDS - self._clock()
+        if moment > 0:
+            await self._sleep(moment)
 
     def wake(self) -> None:
         """Has the pool look whether there is room for another sandbox."""
@@ -173,6 +184,7 @@ class WarmPool:
 
     def taken_over(self, waiting: Waiting, account: str) -> None:
         """Notes that a session of that account has it."""
+        self._handed_over = self._clock()
         self._take_overs.succeeded((waiting.shape, account))
         self._metrics.warm_claimed(waiting.shape.level_name, self._clock() - waiting.since)
         self._changed.set()

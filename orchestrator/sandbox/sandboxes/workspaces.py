@@ -118,6 +118,10 @@ class Workspaces:
         """The directory of its files, once it is prepared."""
         return self._storage.data(workspace)
 
+    def layer(self, workspace: Workspace) -> Path:
+        """The writable layer with which its session's sandboxes begin, if the file exists."""
+        return self._storage.layer(workspace)
+
     async def stage(self, workspace: Workspace, session_key: str) -> StagingArea:
         """The session's staging area. Raises: the errors of `Storage.stage`."""
         return await self._storage.stage(workspace, session_key)

@@ -81,6 +81,7 @@ class Captures:
     def _follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
         if kept.file is not None or kept.capture:
             command.keeping = self._tasks.spawn(self._keep(principal, session, command, kept))
+            session.commands[command.id] = command  # it may have ended, but is not settled now
 
     async def close(self) -> None:
         """Ends pending work on evidence."""

@@ -133,7 +133,7 @@ class Executions:
             args=excerpts.excerpts(described(command_id, words, place, recorded, timeout)),
             command_id=command_id,
         )
-        session.remember(command)
+        session.commands[command.id] = command
         # The agent makes it ready while its start is recorded, and runs it only after that.
         with sandbox.link.hold(params) as held:
             command.started_at = await self._record_start(session, command, draft, counted)

@@ -288,6 +288,26 @@ async def archives(paddock: "Paddock", as_json: AsJson = False) -> None:
     _show_archives(found, as_json, nothing="nothing is archived")
 
 
+@app.command(epilog=example("paddock audit reindex"))
+@remote
+async def reindex(paddock: "Paddock", as_json: AsJson = False) -> None:
+    """Make the search index again from the ledger, and show how far it is until it is complete.
+
+    Nothing stops meanwhile: searches find everything, and are slower. The work continues if this
+    command is interrupted. This needs an admin's key.
+    """
+    with working("indexing") as so_far:
+        found = await paddock.reindex()
+        end = found.end
+        while found.position < end:
+            so_far(f"{found.position} of {end} events")
+            found = await paddock.reindex(after=found.position)
+    if as_json:
+        print_json(found.raw)
+    else:
+        note(f"{found.position} events are indexed")
+
+
 def _show_archives(found: "list[Archive]", as_json: bool, *, nothing: str) -> None:
     if as_json:
         print_json([archive.raw for archive in found])

@@ -29,13 +29,16 @@ async def create(
         list[str] | None,
         typer.Option(metavar="NAME=TEXT", help="A text to keep with the snapshot."),
     ] = None,
+    layer: Annotated[
+        bool, typer.Option("--layer", help="With what root inside has written over the image.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a copy of a session's workspace. The session may be in use."""
     texts = pairs(metadata, "--metadata")
     found = await paddock.sessions.get(session)
     with working(f"copying the workspace of {session}"):
-        taken = await found.snapshots.create(name, metadata=texts or None)
+        taken = await found.snapshots.create(name, metadata=texts or None, layer=layer)
     frozen = f"{taken.frozen_ms:.1f}"
     print_done(taken, as_json, f"the snapshot {name} is taken; writes waited for {frozen} ms")
 
@@ -70,6 +73,27 @@ async def show(
 ) -> None:
     """Show a named snapshot; while it is taken, how far that is."""
     _print([await paddock.snapshots.get(snapshot, key=of)], listing=as_json)
+
+
+@app.command("set", epilog=example("paddock snapshots set base --metadata tested=yes"))
+@remote
+async def change(
+    paddock: "Paddock",
+    snapshot: _Name,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="A text to keep with it.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The name of a text to remove.")
+    ] = None,
+    of: _Of = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the texts that are kept with a named snapshot. Its files stay as they are."""
+    texts: dict[str, str | None] = {**dict.fromkeys(remove or [])}
+    texts |= pairs(metadata, "--metadata")
+    changed = await paddock.snapshots.change(snapshot, texts, key=of)
+    print_done(changed, as_json, f"the snapshot {snapshot} is changed")
 
 
 @app.command("rm", epilog=example("paddock snapshots rm base"))

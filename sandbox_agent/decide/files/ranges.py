@@ -1,8 +1,9 @@
 """Parts of a file, and versions of it, as HTTP names them. Pure."""
 
-import hashlib
 import os
 from collections.abc import Sequence
+
+from sandbox_agent.decide.digest import sha256
 
 ANY = "*"
 
@@ -25,7 +26,7 @@ def version(status: os.stat_result) -> str:
     It is made of the inode, the size and the times in nanoseconds, not of the content.
     """
     numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    return hashlib.sha256(repr(numbers).encode()).hexdigest()[:32]
+    return sha256(repr(numbers).encode()).hexdigest()[:32]
 
 
 def meets(found: str | None, match: Sequence[str] | None, none_match: Sequence[str] | None) -> bool:

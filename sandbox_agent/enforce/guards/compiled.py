@@ -7,28 +7,18 @@ for every command; both do the same.
 import os
 import socket
 import struct
-from collections.abc import Mapping
 from typing import NoReturn
 
 from sandbox_agent.core.limits import FULL_BYTES
-from sandbox_agent.decide.facilities import GUARD, WITHOUT
-from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.guards.availability import PROGRAM
 from sandbox_agent.enforce.privileges import OomPreference
 from sandbox_agent.enforce.profile import Profile
 
-# Where the runtime has it.
-PROGRAM = f"{PLACE}/bin/guard"
 # A path with the links on its way has twice the room.
 _MOST_PATH = 4096
 # The counts of arguments, variables and operands, and whether the streams are a terminal.
 _HEAD = struct.Struct("<IIII")
-
-
-def available(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the runtime has the program, and no test takes it away by the environment."""
-    taken_away = GUARD in environment.get(WITHOUT, "").split(",")
-    return not taken_away and os.access(PROGRAM, os.X_OK)
 
 
 def serves(profile: Profile) -> bool:

@@ -15,8 +15,11 @@ from sandbox_agent.enforce import profile
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.enforce.guard_process import Setup
 from sandbox_agent.enforce.guards import compiled
+from sandbox_agent.enforce.guards import setup as guard_setup
+from sandbox_agent.enforce.guards.availability import available
+from sandbox_agent.enforce.guards.forked import Forked, WaitingGuard
+from sandbox_agent.enforce.guards.setup import Setup
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import Profile, Tool
@@ -38,10 +41,15 @@ class Guards:
         kernel: Kernel,
         events: EventBuffer,
         programs: Libraries | None = None,
+        waiting: WaitingGuard | None = None,
     ) -> None:
-        """`programs` is what the level's commands need, if it is known."""
+        """`programs` is what the level's commands need, if it is known.
+
+        `waiting` may have a guard that was forked ahead.
+        """
         self._loop = loop
         self._programs = programs
+        self._waiting = waiting
         self._configuration = configuration
         self._kernel = kernel
         self._events = events
@@ -52,7 +60,7 @@ class Guards:
         self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
         # Whether there is a compiled guard, and most commands have it.
-        self._available = compiled.available()
+        self._available = available()
         self._compiled = False
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
@@ -61,16 +69,30 @@ class Guards:
     def confine(self) -> None:
         """Builds the confinement that every guard enters. There are no guards before this call.
 
-        Raises: ConfinementError if commands can't be confined, or the workspace is not there.
+        A guard that was forked ahead enters it while the caller gets the answer. Raises:
+        ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.workspace, self._configuration.uid)
         self._namespace = namespace.of_session(self._configuration)
         self._profile = self._build(profile.NO_TOOL)
         self._compiled = self._available and compiled.serves(self._profile)
+        waiting = None if self._waiting is None else self._waiting.take()
+        if waiting is not None:
+            self._confine_waiting(waiting, self._profile)
+
+    def _confine_waiting(self, waiting: Forked, held_to: Profile) -> None:
+        """Makes it the first guard; one that can't be is dropped, and has run nothing."""
+        setup = self._setup(held_to, self._compiled)
+        if guard_setup.can_be_sent(setup):
+            with contextlib.suppress(OSError):
+                guard_setup.send(setup, waiting.socket)
+                self._idle.append(self._own(Guard(setup, *self._shared, waiting=waiting)))
+                return
+        waiting.close()
 
     def prepare(self) -> None:
-        """Creates the first guard in advance, if there is room for it."""
-        if self._profile is not None:
+        """Creates the first guard in advance, if none has waited and there is room for it."""
+        if self._profile is not None and not self._idle:
             with contextlib.suppress(OSError):
                 self._idle.append(self._make(self._profile, self._compiled))
 
@@ -113,18 +135,20 @@ class Guards:
         return profile.build(self._configuration, self._kernel, tool, *more)
 
     def _make(self, held_to: Profile, kind: bool = False) -> Guard:
-        guard = Guard(
-            Setup(
-                self._configuration.uid,
-                self._configuration.processes,
-                held_to,
-                self._configuration.workspace,
-                kind,
-            ),
-            self._recorder,
-            self._meter,
-            functools.partial(self._connect, held_to.reads.manifest) if held_to.reads else None,
-        )
+        setup = self._setup(held_to, kind)
+        reads = held_to.reads
+        connect = functools.partial(self._connect, reads.manifest) if reads else None
+        return self._own(Guard(setup, *self._shared, connect))
+
+    def _setup(self, held_to: Profile, kind: bool) -> Setup:
+        own = self._configuration
+        return Setup(own.uid, own.processes, held_to, own.workspace, kind)
+
+    @property
+    def _shared(self) -> tuple[ExecRecorder, Meter]:
+        return self._recorder, self._meter
+
+    def _own(self, guard: Guard) -> Guard:
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 

@@ -1,10 +1,11 @@
 """Compares files with the digests of a manifest, whenever one is opened."""
 
-import hashlib
 import os
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from sandbox_agent.decide.digest import sha256
 
 _PIECE = 1024 * 1024
 # A change within one tick of the kernel's clock may leave the same time of change, so what has
@@ -60,7 +61,7 @@ class Contents:
 
 
 def _digest(fd: int) -> str:
-    digest = hashlib.sha256()
+    digest = sha256()
     while piece := os.read(fd, _PIECE):
         digest.update(piece)
     return digest.hexdigest()

@@ -1,9 +1,9 @@
 """Counts what an archive holds, for the answer and the record."""
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from sandbox_agent.decide.digest import sha256
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.excerpts import LONGEST_PATHS, MOST_PATHS, json_size, text
 from sandbox_agent.decide.files.names import shown
@@ -45,7 +45,7 @@ class Tally:
         self._counts = {"files": 0, "directories": 0, "links": 0}
         self._paths: list[str] = []
         self._room = LONGEST_PATHS
-        self._digest = hashlib.sha256()
+        self._digest = sha256()
         # How many paths `news` has returned.
         self._reported = 0
         self._implied = 0

@@ -14,16 +14,18 @@ export class NamedSnapshots {
 
   /**
    * Keeps a copy of the session's workspace under that name. The session may be in use.
-   * `metadata`: your own texts by name, 16 KiB in all; on record.
+   * `metadata`: your own texts by name, 16 KiB in all; on record. `layer`: with what root inside
+   * has written over the image.
    */
   async create(
     session: string,
     name: string,
-    { metadata, ...options }: CallOptions & {
+    { metadata, layer, ...options }: CallOptions & {
       readonly metadata?: Readonly<Record<string, string>>;
+      readonly layer?: boolean;
     } = {},
   ): Promise<NamedSnapshot> {
-    const body = { name, ...(metadata && { metadata }) };
+    const body = { name, ...(metadata && { metadata }), ...(layer && { layer }) };
     const given = { path: { session_id: session }, body };
     return await this.api.call("create_snapshot", given, within(COPY, options));
   }
@@ -43,6 +45,17 @@ export class NamedSnapshots {
     options?: CallOptions,
   ): Promise<NamedSnapshot> {
     return await this.api.call("show_snapshot", { path: { name }, query }, options);
+  }
+
+  /** Sets texts of a snapshot by their names, or removes those that are null; others stay. */
+  async change(
+    name: string,
+    metadata: Readonly<Record<string, string | null>>,
+    query: Query<"change_snapshot"> = {},
+    options?: CallOptions,
+  ): Promise<NamedSnapshot> {
+    const given = { path: { name }, query, body: { metadata } };
+    return await this.api.call("change_snapshot", given, options);
   }
 
   /** Removes a snapshot, and returns it as it was. Sessions that began as it keep their files. */

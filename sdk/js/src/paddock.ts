@@ -19,6 +19,7 @@ import type {
   DenialGroup,
   Explanation,
   Image,
+  IndexProgress,
   LanguageModel,
   Level,
   ListedPolicy,
@@ -146,6 +147,18 @@ export class Paddock {
       const query = { ...filters, cursor: next ?? filters.cursor } as typeof filters;
       return await this.#api.call("search_all_audit", { query }, options);
     });
+  }
+
+  /**
+   * Begins to make the index of `search` again; for admins' keys.
+   *
+   * With `after`, the `position` of an earlier answer, it waits some seconds for progress.
+   */
+  async reindex(
+    terms: Body<"reindex_audit"> = {},
+    options?: CallOptions,
+  ): Promise<IndexProgress> {
+    return await this.#api.call("reindex_audit", { body: terms }, options);
   }
 
   /** What was denied most in this key's sessions (for an admin, in all), of the latest 1,000. */

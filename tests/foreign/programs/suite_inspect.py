@@ -1,5 +1,6 @@
 """Inspect's own self-check of sandboxes, with the sandbox that its registry has."""
 
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,7 +21,7 @@ def anyio_backend() -> str:
 async def sandbox_env(anyio_backend: str) -> AsyncIterator[SandboxEnvironment]:
     """Found by the entry point of the installed package."""
     kind: Any = registry_find_sandboxenv("paddock")
-    config = kind.config_deserialize({"permission_level": "high"})
+    config = kind.config_deserialize({"permission_level": os.environ["SUITE_LEVEL"]})
     environments = await kind.sample_init("self check", config, {})
     try:
         yield environments["default"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from e2b import (
     AsyncSandbox,
+    AsyncTemplate,
     AuthenticationException,
     BuildException,
     NotFoundException,
@@ -22,6 +23,8 @@ from e2b import (
     SandboxQuery,
     SandboxState,
     Template,
+    TemplateBase,
+    TemplateException,
     Volume,
 )
 
@@ -309,6 +312,72 @@ RUN cp two.txt three.txt && echo $PLACE >> three.txt
     Template.build(Template(file_context_path=tmp_path).from_dockerfile(dockerfile), name)
     with Sandbox.create(name, timeout=SECONDS) as sandbox:
         assert sandbox.files.read("project/three.txt") == "one/home/user\n"
+
+
+def test_what_was_built_alike_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    names = [f"trial-{uuid.uuid4().hex[:16]}" for _ in range(2)]
+
+    def made(name: str, template: TemplateBase) -> str:
+        """The number that a step has drawn."""
+        Template.build(template, name)
+        with Sandbox.create(name, timeout=SECONDS) as sandbox:
+            return str(sandbox.files.read("drawn"))
+
+    def drawing(*, anew: bool = False) -> TemplateBase:
+        begun = Template(file_context_path=tmp_path).from_template("high").copy("a.txt", "b.txt")
+        begun = begun.skip_cache() if anew else begun
+        return begun.run_cmd("cat /proc/sys/kernel/random/uuid > drawn")
+
+    first = made(names[0], drawing())
+    assert made(names[0], drawing()) == first
+    assert made(names[1], drawing().run_cmd("touch more")) == first
+    again = made(names[1], drawing(anew=True))
+    assert again != first
+    # Of builds that are made alike, the newest serves.
+    assert made(names[0], drawing()) == again
+    (tmp_path / "a.txt").write_text("other")
+    assert made(names[0], drawing()) != again
+
+
+def test_tags_are_changed_after_the_build() -> None:
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+    for number in (1, 2):
+        template = Template().from_template("high").run_cmd(f"echo {number} > n")
+        Template.build(template, f"{name}:v{number}", tags=["production"])
+
+    def in_production() -> str:
+        with Sandbox.create(f"{name}:production", timeout=SECONDS) as sandbox:
+            return str(sandbox.files.read("n")).strip()
+
+    assert in_production() == "2"
+    assigned = Template.assign_tags(f"{name}:v1", ["production", "kept"])
+    assert set(assigned.tags) == {"production", "kept"}
+    assert in_production() == "1"
+    builds = {each.tag: each.build_id for each in Template.get_tags(name)}
+    assert builds["production"] == builds["v1"] == assigned.build_id != builds["v2"]
+    Template.remove_tags(name, "production")
+    assert not Template.exists(f"{name}:production")
+    assert {each.tag for each in Template.get_tags(name)} == {"v1", "v2", "kept"}
+    for target in (f"{name}:none", f"{name}-none", "high"):
+        with pytest.raises(TemplateException, match="there is no template"):
+            Template.assign_tags(target, ["more"])
+    with pytest.raises(TemplateException, match="has no tag production"):
+        Template.remove_tags(name, ["v1", "production"])
+
+
+def test_tags_of_the_async_client() -> None:
+    name = f"trial-{uuid.uuid4().hex[:16]}"
+
+    async def whole() -> None:
+        template = Template().from_template("high").run_cmd("touch a")
+        await AsyncTemplate.build(template, f"{name}:v1")
+        await AsyncTemplate.assign_tags(f"{name}:v1", "default")
+        assert await AsyncTemplate.exists(name)
+        await AsyncTemplate.remove_tags(name, "default")
+        assert [each.tag for each in await AsyncTemplate.get_tags(name)] == ["v1"]
+
+    asyncio.run(whole())
 
 
 def test_a_build_that_fails_says_where() -> None:

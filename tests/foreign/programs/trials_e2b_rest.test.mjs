@@ -168,6 +168,48 @@ test("templates are found and built", async () => {
   await built.kill();
 });
 
+test("what was built alike is taken over", async () => {
+  const name = `trial-${randomUUID()}`;
+  const line = "cat /proc/sys/kernel/random/uuid > drawn";
+  const drawing = () => Template().fromTemplate("high").setEnvs({ A: "1" });
+  const drawn = async (template) => {
+    await Template.build(template, name);
+    const made = await Sandbox.create(name, { timeoutMs });
+    try {
+      return await made.files.read("drawn");
+    } finally {
+      await made.kill();
+    }
+  };
+  const first = await drawn(drawing().runCmd(line));
+  assert.equal(await drawn(drawing().runCmd(line).runCmd("touch more")), first);
+  assert.notEqual(await drawn(drawing().skipCache().runCmd(line)), first);
+});
+
+test("tags are changed after the build", async () => {
+  const name = `trial-${randomUUID()}`;
+  for (const number of [1, 2]) {
+    const template = Template().fromTemplate("high").runCmd(`echo ${number} > n`);
+    await Template.build(template, `${name}:v${number}`, { tags: ["production"] });
+  }
+  const { buildId, tags } = await Template.assignTags(`${name}:v1`, ["production", "kept"]);
+  assert.deepEqual(tags.toSorted(), ["kept", "production"]);
+  const builds = Object.fromEntries(
+    (await Template.getTags(name)).map((each) => [each.tag, each.buildId]),
+  );
+  assert.equal(builds.production, buildId);
+  assert.notEqual(builds.v2, buildId);
+  const made = await Sandbox.create(`${name}:production`, { timeoutMs });
+  assert.equal(await made.files.read("n"), "1\n");
+  await made.kill();
+  await Template.removeTags(name, "production");
+  assert.equal(await Template.exists(`${name}:production`), false);
+  const left = (await Template.getTags(name)).map((each) => each.tag);
+  assert.deepEqual(left.toSorted(), ["kept", "v1", "v2"]);
+  await assert.rejects(Template.assignTags(`${name}:none`, "more"), /there is no template/);
+  await assert.rejects(Template.removeTags(name, "production"), /has no tag production/);
+});
+
 test("wrong keys and unknown templates", async () => {
   const apiKey = "pdk_nobody-has-this-key";
   await assert.rejects(Sandbox.create({ apiKey }), AuthenticationError);

@@ -1,15 +1,16 @@
 """Carries out a build: a session gets the files and runs the lines, and a snapshot is taken."""
 
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from api.compat.call import Call
 from api.compat.e2b.builds.builds import Build, Uploaded
-from api.compat.e2b.builds.built import Built, Start, all_built, superseded, texts
+from api.compat.e2b.builds.built import Built, all_built, superseded, texts
+from api.compat.e2b.builds.reuse import Recipe, beginning
 from api.compat.e2b.builds.starting import begin, run_line
-from api.compat.e2b.builds.steps import HOME, Copy, Enter, Plan, Run, Step
+from api.compat.e2b.builds.steps import HOME, Copy, Enter, Run, Step
 from api.compat.e2b.failure import message
 from api.compat.e2b.inside.inflate import inflated
 from api.compat.e2b.times import new_times
@@ -20,7 +21,7 @@ from api.operations.named_snapshots import create_snapshot, remove_snapshot
 from api.operations.sessions import close_session, create_session
 from api.shape.context import Context
 from api.shape.objects import validated
-from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.files import ArchiveQuery, DeleteQuery, ListQuery
 from paddock.contract.session_requests import CloseQuery, SessionBody
@@ -42,19 +43,18 @@ class StepFailedError(ValidationError):
         self.step = step
 
 
-async def carry_out(
-    call: Call, build: Build, wanted: dict[str, Any], plan: Plan, ends: Start
-) -> None:
+async def carry_out(call: Call, build: Build, recipe: Recipe) -> None:
     """Carries out all steps and keeps the result; `build` says how it went.
 
-    `wanted` are the members of its session, which is gone afterwards.
+    What an earlier build has done alike is taken over. The session is gone afterwards.
     """
     build.log(f"building {build.name}")
     try:
-        async with _session(call, wanted) as context:
-            for step in plan.steps:
-                await _do(call, context, build, step)
-            await _finish(call, context, build, _base(context, wanted), ends)
+        async with _session(call, build, recipe) as (context, done):
+            for step in recipe.plan.steps:
+                if step.number > done:
+                    await _do(call, context, build, step)
+            await _finish(call, context, build, _base(context, recipe.wanted), recipe)
         build.state = "ready"
         build.log("the template is ready")
     except PaddockError as error:
@@ -63,16 +63,34 @@ async def carry_out(
 
 
 @asynccontextmanager
-async def _session(call: Call, wanted: dict[str, Any]) -> AsyncGenerator[Context]:
-    members = {**wanted, **new_times(call, _SECONDS, pauses=False), "workspace_path": HOME}
-    body = validated(SessionBody, members, {"levels": call.plane.levels})
-    made = (await call.done(create_session, body=body)).model
-    context = call.in_session(made.id)
+async def _session(call: Call, build: Build, recipe: Recipe) -> AsyncGenerator[tuple[Context, int]]:
+    """The build's session, and how many steps have been done in its files."""
+    context, done = await _begun(call, build, recipe)
     try:
-        yield context
+        yield context, done
     finally:
         purged = validated(CloseQuery, {"purge": "true"})
         await call.context.work.complete(call.done(close_session, context=context, query=purged))
+
+
+async def _begun(call: Call, build: Build, recipe: Recipe) -> tuple[Context, int]:
+    found = beginning(await all_built(call), recipe)
+    if found is not None:
+        earlier, done = found
+        try:
+            context = await _made(call, {**earlier.base, "from_snapshot": earlier.snapshot_id})
+        except NotFoundError:  # it was removed meanwhile
+            pass
+        else:
+            build.log(f"CACHED steps 1 to {done}: those of the build {earlier.build_id}")
+            return context, done
+    return await _made(call, recipe.wanted), 0
+
+
+async def _made(call: Call, wanted: Mapping[str, Any]) -> Context:
+    members = {**wanted, **new_times(call, _SECONDS, pauses=False), "workspace_path": HOME}
+    body = validated(SessionBody, members, {"levels": call.plane.levels})
+    return call.in_session((await call.done(create_session, body=body)).model.id)
 
 
 async def _do(call: Call, context: Context, build: Build, step: Step) -> None:
@@ -92,22 +110,26 @@ async def _do(call: Call, context: Context, build: Build, step: Step) -> None:
         raise StepFailedError(number, f"step {number} has failed: {message(error)}") from error
 
 
-def _base(context: Context, wanted: dict[str, Any]) -> dict[str, str]:
+def _base(context: Context, wanted: Mapping[str, Any]) -> dict[str, str]:
     """What sandboxes of the template have in common with the session of its build."""
     session = context.session()
     base = {"permission_level": session.level.name}
-    # The usual image may change; one that somebody has chosen stays.
-    return {**base, "image": session.terms.image} if _CHOSEN & wanted.keys() else base
+    # The usual image may change; one that somebody has chosen, or has written over, stays.
+    stays = bool(_CHOSEN & wanted.keys()) or session.level.root_bytes is not None
+    return {**base, "image": session.terms.image} if stays else base
 
 
 async def _finish(
-    call: Call, context: Context, build: Build, base: dict[str, str], ends: Start
+    call: Call, context: Context, build: Build, base: dict[str, str], recipe: Recipe
 ) -> None:
     """What the template starts is tried, and its files are kept. Raises: as operations do."""
+    ends = recipe.ends
     await begin(call, context, ends)
-    kept = Built("", build.id, build.name, build.tags, "", base, ends)
+    kept = Built("", build.id, build.name, {}, build.tags, "", base, ends, recipe.digest)
     name = f"e2b-{build.id}"
-    body = validated(SnapshotBody, {"name": name, "metadata": texts(kept)})
+    layer = context.session().level.root_bytes is not None
+    members = {"name": name, "metadata": texts(kept), "layer": layer}
+    body = validated(SnapshotBody, members)
     await call.done(create_snapshot, context=context, body=body)
     for each in superseded(await all_built(call)):
         try:

@@ -19,6 +19,7 @@ from api.compat.e2b.builds.built import (
     parsed_name,
 )
 from api.compat.e2b.builds.carrying_out import carry_out
+from api.compat.e2b.builds.reuse import Recipe, shareable, states
 from api.compat.e2b.builds.steps import HOME, plan
 from api.compat.e2b.choice import DEFAULTS, chosen, image_names
 from api.compat.e2b.credential import credential
@@ -143,7 +144,9 @@ async def start(call: Call) -> web.Response:
         body.start or before.command,
         body.ready or (None if body.start else before.ready),
     )
-    build.begin(partial(carry_out, call, build, wanted, planned, ends))
+    known = await states(call, wanted, before, body.steps or [])
+    recipe = Recipe(wanted, planned, ends, known, shareable(body))
+    build.begin(partial(carry_out, call, build, recipe))
     return web.Response(status=202)
 
 
@@ -174,20 +177,6 @@ def _kept(call: Call, builds: list[Built]) -> Built:
 def _status(name: str, build_id: str, state: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"templateID": name, "buildID": build_id, "status": state}
     return {**shown, "logs": [], "logEntries": []}
-
-
-async def tags(call: Call) -> web.Response:
-    """The tags of a template, each with its build."""
-    name, builds = _name(call), await all_built(call)
-    found = {tag: each for each in reversed(builds) if each.name == name for tag in each.tags}
-    if not found:
-        raise NotFoundError(f"there is no template {name} that was built")
-    return views.answer(
-        [
-            {"tag": tag, "buildID": each.build_id, "createdAt": each.created_at}
-            for tag, each in found.items()
-        ]
-    )
 
 
 async def remove(call: Call, name: str) -> bool:

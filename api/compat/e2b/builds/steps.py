@@ -1,7 +1,7 @@
 """The steps of a build, as they are carried out. Pure.
 
-Only the workspace is kept, which is the home of a sandbox: what a step would put elsewhere is
-refused before anything runs.
+Files are placed in the workspace only, which is the home of a sandbox: what a step would put
+elsewhere is refused before anything runs.
 """
 
 import posixpath

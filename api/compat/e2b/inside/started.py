@@ -52,9 +52,7 @@ class Started:
 
 def running(inside: Inside) -> Iterator[Process]:
     """The session's commands and shells that have not ended, oldest first."""
-    for command in inside.session.commands.values():
-        if not command.ended and not is_runner(command):
-            yield command
+    yield from (command for command in inside.session.running if not is_runner(command))
     yield from inside.plane.terminals.live(inside.session)
 
 

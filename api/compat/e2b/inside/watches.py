@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -57,7 +57,9 @@ class _Open:
 
 
 class Watchers:
-    """The open watchers, by their ids. Each ends when it is removed, is idle, or with its session.
+    """The open watchers, by their ids.
+
+    Each ends when it is removed or idle, with its session, or with the credential that opened it.
 
     Nothing reads a watch between two questions: the kernel's queue holds what happens, and is
     bounded.
@@ -66,17 +68,18 @@ class Watchers:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
-    def add(self, opened: _Open, work: Work) -> str:
-        """Keeps a watcher; returns its id."""
+    def add(self, opened: _Open, work: Work, allowed: Callable[[], bool]) -> str:
+        """Keeps a watcher while it is `allowed`; returns its id."""
         watcher_id = f"w{secrets.token_hex(8)}"
         self._open[watcher_id] = opened
         over = opened.session.over
 
-        def end(_: object) -> None:
+        def end(_: object = None) -> None:
             self.remove(watcher_id, work)
 
         over.add_done_callback(end)
         opened.held.callback(over.remove_done_callback, end)
+        opened.held.enter_context(work.holding(allowed, end))
         self._rest(watcher_id, opened, work)
         return watcher_id
 
@@ -120,7 +123,7 @@ async def _create(inside: Inside, given: Watch) -> Answer:
         changes = _changes(inside, path)
         kept = held.pop_all()
     opened = _Open(inside.session, watch, changes, kept, entries=given.include_entry)
-    return {"watcherId": context.kept.of(Watchers).add(opened, context.work)}
+    return {"watcherId": context.kept.of(Watchers).add(opened, context.work, context.allowed)}
 
 
 async def _events(inside: Inside, given: Watcher) -> Answer:

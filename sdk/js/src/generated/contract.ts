@@ -1278,6 +1278,14 @@ export type Images = {
   next: null;
 };
 
+/** How far the search index is: the last event that it has, and the last one of the ledger. */
+export type IndexProgress = {
+  /** The id of the last indexed event; 0: none. */
+  position: number;
+  /** The id of the ledger's last event. */
+  end: number;
+};
+
 /** Input that a command accepted. */
 export type InputTaken = {
   command_id: string;
@@ -1357,6 +1365,8 @@ export type InspectedSession = {
   /** The latest 10, newest first. */
   denials: readonly Denial[];
   telemetry: Telemetry;
+  /** Whether its link to the open network was made by the control plane, not by the engine; null without that network, or if the engine did not say. */
+  own_link?: boolean | null | undefined;
   /** The engine's runtime of its sandbox; null without one, or if the engine did not say. */
   runtime?: string | null | undefined;
   /** By what means its sandbox enforces its level; null without a sandbox. */
@@ -1859,6 +1869,8 @@ export type NamedSnapshot = {
   used_bytes: number;
   /** What it takes on the host's disk, as if it shared nothing with others; an estimate while it is taken. */
   stored_bytes: number;
+  /** What of that is the writable layer of root inside; null: it is not in it. */
+  layer_bytes: number | null;
   /** What is copied so far; null unless it is being taken. */
   copied_bytes: number | null;
   /** How it was made: its blocks are shared with the workspace, or copied. */
@@ -2254,6 +2266,11 @@ export type RefusedProposal = {
   /** Its path; what is no plain text is shown as a code. */
   ref: string;
   reason: string;
+};
+
+/** `after` is the `position` of an earlier answer: nothing is begun, progress is awaited. */
+export type ReindexBody = {
+  after?: number | null | undefined;
 };
 
 /** The body of `POST …/render`: a run without new messages. */
@@ -2846,6 +2863,14 @@ export type SnapshotBody = {
   name: string;
   /** Texts of yours by name: 16 KiB in all; on record. */
   metadata?: Record<string, string> | undefined;
+  /** With what was written over the image, at a level with `root_bytes`. Sessions begin as it at such levels only, and with the same image. */
+  layer?: boolean | undefined;
+};
+
+/** Texts that a snapshot is to have, or not any more. */
+export type SnapshotChangeBody = {
+  /** Texts by name; null removes one. Those that are not named stay; 16 KiB in all; on record. */
+  metadata: Record<string, string | null>;
 };
 
 /** How a session was spawned. */
@@ -3392,13 +3417,15 @@ export interface Operations {
   list_sessions: {
     path: {};
     query: {
-      status?: "active" | "paused" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
+      status?: "active" | "paused" | "live" | "ended" | "completed" | "aborted" | "budget-exceeded" | undefined;
       label?: string | undefined;
       /** Only sessions that have all of these: `name=text` pairs, joined by `&` and encoded as in a form. */
       metadata?: string | undefined;
       work_id?: string | undefined;
       /** The id of a session whose children are listed. */
       parent?: string | undefined;
+      /** `desc`: the newest first; `asc`: the oldest first. */
+      order?: "asc" | "desc" | undefined;
       limit?: number | undefined;
       cursor?: string | undefined;
     };
@@ -4714,6 +4741,20 @@ export interface Operations {
     answer: NamedSnapshot;
     events: never;
   };
+  /** Change the texts of a named snapshot */
+  change_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: SnapshotChangeBody;
+    answer: NamedSnapshot;
+    events: never;
+  };
   /** Remove a named snapshot */
   remove_snapshot: {
     path: {
@@ -5017,6 +5058,14 @@ export interface Operations {
     query: {};
     body: ArchiveBody;
     answer: ArchiveRun;
+    events: never;
+  };
+  /** Make the search index again */
+  reindex_audit: {
+    path: {};
+    query: {};
+    body: ReindexBody;
+    answer: IndexProgress;
     events: never;
   };
   /** Check that the process is alive */

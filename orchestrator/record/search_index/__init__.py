@@ -1,0 +1,1 @@
+"""What the record is searched by: an index in a file of its own, which follows the ledger."""

@@ -8,15 +8,15 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
 import docker
-from docker.errors import APIError, DockerException
+from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from images import base, releases
+from images import base, guard_stage, releases
 from images.errors import BuildError
 from images.recipes import (
     BASE_PACKAGES,
@@ -106,30 +106,42 @@ def _build(
         arguments["PYTHON"] = release.python
     files |= recipe.programs.trust()
     report(f"building {name} on {base_name}")
-    events = client.build(
-        fileobj=context_archive(files),
-        custom_context=True,
-        dockerfile=recipe.dockerfile,
-        tag=name,
-        buildargs=arguments,
-        labels={**recipe.labels, LABEL_INPUTS: inputs},
-        nocache=force,
-        rm=True,
-        forcerm=True,
-        decode=True,
-    )
+    labels = {**recipe.labels, LABEL_INPUTS: inputs}
+    with ExitStack() as stack:
+        if recipe.dockerfile == SANDBOX.dockerfile:
+            labels[guard_stage.LABEL_GUARD] = guard = guard_stage.digest(files)
+            arguments |= stack.enter_context(
+                guard_stage.arguments(client, SANDBOX.image, guard, base_name, anew=force)
+            )
+        events = client.build(
+            fileobj=context_archive(files),
+            custom_context=True,
+            dockerfile=recipe.dockerfile,
+            tag=name,
+            buildargs=arguments,
+            labels=labels,
+            nocache=force,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        _follow(events, report)
+    current = base.inspect(client, name)
+    if current is None:
+        raise BuildError(f"the engine reported no error, but there is no image {name}")
+    if previous and previous["Id"] != current["Id"]:
+        guard_stage.discard(client, str(previous["Id"]))
+    return Result(name, str(current["Id"]), built=True)
+
+
+def _follow(events: Iterable[Mapping[str, Any]], report: base.Report) -> None:
+    """Reports the steps of a build. Raises: BuildError."""
     for event in events:
         if "error" in event:
             raise BuildError(f"the image can't be built: {str(event['error']).strip()}")
         text = str(event.get("stream", "")).strip()
         if text and not text.startswith(_NOISE):
             report(text)
-    current = base.inspect(client, name)
-    if current is None:
-        raise BuildError(f"the engine reported no error, but there is no image {name}")
-    if previous and previous["Id"] != current["Id"]:
-        _discard(client, str(previous["Id"]))
-    return Result(name, str(current["Id"]), built=True)
 
 
 def base_names(recipe: Recipe) -> list[str]:
@@ -165,12 +177,3 @@ def proxies() -> dict[str, str]:
 def labels_of(image: Mapping[str, Any]) -> dict[str, str]:
     """The labels in the engine's description of an image."""
     return dict((image.get("Config") or {}).get("Labels") or {})
-
-
-def _discard(client: docker.APIClient, image_id: str) -> None:
-    """Removes the image that the new one replaced, unless it is in use."""
-    try:
-        client.remove_image(image_id)
-    except APIError as error:
-        if error.status_code not in (404, 409):
-            raise

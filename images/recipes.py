@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from images import base, site
+from images import base, guard_stage, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
 from images.programs import NO_PROGRAMS, Programs
@@ -16,8 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
-# The guard that is compiled for the mounted agent.
-GUARD = "sandbox_agent/enforce/guards/guard.c"
 # The list of the packages in a newer base made here.
 NEWER_PACKAGES = "images/control-plane/packages"
 # Sandbox images with more programs; an operator's own list can be anywhere.
@@ -56,7 +54,7 @@ SANDBOX = Recipe(
         "images/sandbox/Dockerfile",
         BASE_PACKAGES,
         BASE_UNUSED,
-        GUARD,
+        *guard_stage.PATTERNS,
     ),
     labels={LABEL_IMAGE: "sandbox"},
 )
@@ -76,7 +74,7 @@ CONTROL_PLANE = Recipe(
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",
-        GUARD,
+        *guard_stage.PATTERNS,
         "sandbox_agent/**/*.toml",
         "images/*.py",
     ),

@@ -78,9 +78,7 @@ def _guard(hello: Hello, session: Session) -> FacilityMeans:
         decides="the start of commands",
         preferred=why is None,
         provided=True,
-        detail="the guard in C; that in Python for terminals"
-        if why is None
-        else f"the guard in Python: {why}",
+        detail="the guard in C" if why is None else f"the guard in Python: {why}",
     )
 
 

@@ -2,6 +2,8 @@
 
 # Where the agent is mounted.
 PLACE = "/opt/paddock"
+# The guard in C, in that place; an image that was built without a compiler has none.
+GUARD_PROGRAM = "bin/guard"
 _LIBRARIES = f"{PLACE}/lib"
 # The words that start the mounted interpreter, before its own arguments. Its loader and its
 # C library are its own, so it does not matter which ones the image has.

@@ -93,8 +93,8 @@ def become_command(
         os._exit(_NOT_FOUND)
 
 
-def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | None:
-    """The plan and pipes of the command with that number; None if there will be no such command."""
+def receive_plan(starter: socket.socket, number: int) -> tuple[int, Pipes] | None:
+    """The document and the pipes of the command with that number; None if there will be none."""
     wanted, most = guard_messages.plan(number), guard_messages.MOST_BYTES
     while True:
         message, descriptors, _, _ = socket.recv_fds(starter, most, _DESCRIPTORS)
@@ -108,9 +108,16 @@ def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | No
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
     *pipes, document = descriptors
-    plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
-    os.close(document)
-    return plan, Pipes(*pipes)
+    return document, Pipes(*pipes)
+
+
+def read_plan(document: int) -> Plan:
+    """The plan in a document, which is closed. Raises: OSError, MemoryError."""
+    try:
+        whole = os.pread(document, os.fstat(document).st_size, 0)
+    finally:
+        os.close(document)
+    return Plan(*marshal.loads(whole))  # noqa: S302
 
 
 def prepare(number: int, plan: Plan, pipes: Pipes, profile: Profile) -> Prepared:
@@ -169,7 +176,9 @@ def _tried(
         _execute(prepared.calls)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
-    except Exception:  # noqa: BLE001 - lack of memory
+    except MemoryError:
+        return Failed(step, errno.ENOMEM)
+    except Exception:  # noqa: BLE001 - it must not go on as a guard
         return Failed(step, errno.EINVAL)
 
 

@@ -145,8 +145,8 @@ class _Guard:
         received = command_process.receive_plan(self._starter, self._number)
         if received is None:
             return False
-        plan, pipes = received
-        failed = self._start(plan, pipes)
+        document, pipes = received
+        failed = self._start(document, pipes)
         for fd in set(pipes.descriptors):
             os.close(fd)
         if failed is None:
@@ -156,9 +156,10 @@ class _Guard:
         self._send(Ended(status, 0, 0, left=False, full=False))
         return True
 
-    def _start(self, plan: Plan, pipes: Pipes) -> Failed | Denied | None:
+    def _start(self, document: int, pipes: Pipes) -> Failed | Denied | None:
         """Starts the command's process, which executes nothing before it may; returns a refusal."""
         try:
+            plan = command_process.read_plan(document)
             if spawn.applies(self._profile, plan):
                 return self._spawn(plan, pipes)
             self._fork(plan, pipes)
@@ -166,6 +167,8 @@ class _Guard:
             return Failed(Step.START, error.errno or errno.EAGAIN)
         except ValueError:  # words that no program can receive
             return Failed(Step.START, errno.EINVAL)
+        except MemoryError:
+            return Failed(Step.START, errno.ENOMEM)
         return None
 
     def _spawn(self, plan: Plan, pipes: Pipes) -> Failed | Denied | None:

@@ -20,8 +20,8 @@ _UNUSED = {"dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages", 
 _CONFIGURATION = "config-"  # a static library of the interpreter, with which programs are built
 _CODE = "sandbox_agent"
 _START = "__main__.py"
-# The compiled guard, and where an image may have the program that was made of this very source.
-_GUARD = f"{_CODE}/enforce/guards/guard.c"
+# The sources of the compiled guard, and where an image may have the program that was made of them.
+_GUARD = f"{_CODE}/enforce/guards/guard"
 _COMPILED = "/opt/paddock/guard-"
 
 
@@ -54,8 +54,8 @@ def _copy_guard(top: Path) -> None:
 
     Raises: OSError.
     """
-    source = top / _GUARD
-    made = f"{_COMPILED}{hashlib.sha256(source.read_bytes()).hexdigest()}"
+    sources = b"".join(path.read_bytes() for path in sorted((top / _GUARD).iterdir()))
+    made = f"{_COMPILED}{hashlib.sha256(sources).hexdigest()}"
     if os.path.isfile(made):
         shutil.copy2(made, top / "bin" / "guard")
 

@@ -68,7 +68,7 @@ class Terminals:
         self._work.check(request.terminal_id)
         self._work.remember(request.terminal_id)
         try:
-            guard = self._guards.take_for(request.tool)
+            guard = self._guards.take_for(request.tool, request.plan)
             made = KeptShell if request.kept else Terminal
             terminal = made(
                 self._loop, guard, request, self._prompts, self._work.printed, self._end

@@ -3,8 +3,10 @@
 Prints what the guards reported, by case, as JSON.
 """
 
+import errno
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -17,9 +19,10 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinement
-from sandbox_agent.enforce import kernel, profile
+from sandbox_agent.enforce import kernel, notify, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
+from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.guards import compiled
 from sandbox_agent.enforce.guards.setup import Setup
@@ -68,17 +71,18 @@ PATHS = [
     *("missing/../deep", "gone/x", "new/x", "deep/file/x", "a/x", "deep/back/../../..", "x" * 300),
     *("top/" * 30 + "deep", "top/" * 45 + "deep", "deep/../" * 400, "out/x", "deep/back/", "n39/x"),
 ]
-COUNTS = struct.Struct("<III")
+HEAD = struct.Struct("<IIII")
 REFUSED = {
     "nothing": b"",
-    "counts only": COUNTS.pack(1, 0, 0),
+    "counts only": HEAD.pack(1, 0, 0, 0),
     "no end": WHOLE[:-1],
     "a word less": WHOLE.rpartition(b"\0")[0].rpartition(b"\0")[0] + b"\0",
     "a word more": WHOLE + b"x\0",
-    "no program's name": COUNTS.pack(0, 1, 1) + WHOLE[12:],
-    "more words than bytes": COUNTS.pack(2**32 - 1, 2**32 - 1, 2**32 - 1) + WHOLE[12:],
-    "too many words": COUNTS.pack(2**20, 1, 0) + b"\0" * (2**20 + 4),
-    "too long": COUNTS.pack(1, 0, 0) + b"\0\0\0" + b"x" * 2**24 + b"\0",
+    "no program's name": HEAD.pack(0, 1, 1, 0) + WHOLE[16:],
+    "more words than bytes": HEAD.pack(*[2**32 - 1] * 3, 0) + WHOLE[16:],
+    "half a terminal": HEAD.pack(1, 1, 1, 2) + WHOLE[16:],
+    "too many words": HEAD.pack(2**20, 1, 0, 0) + b"\0" * (2**20 + 4),
+    "too long": HEAD.pack(1, 0, 0, 0) + b"\0\0\0" + b"x" * 2**24 + b"\0",
     "a NUL in a word": compiled.document(TRUE._replace(argv=["a\0b"])),
 }
 
@@ -126,6 +130,14 @@ class Driver:
                 self.loop.step()
         return got
 
+    def refuse(self, guard: Guard, number: int) -> None:
+        """Has the call of execve that waits fail with that error."""
+        held = guard._source.held
+        assert held is not None
+        assert held.call is not None
+        notify.refuse(*held.call, number)
+        guard._source.held = None
+
     def wait_until_held(self, guard: Guard) -> None:
         """Waits until the command's process waits in its call of execve."""
         source = guard._source
@@ -136,13 +148,13 @@ class Driver:
                 self.loop.step()
 
 
-def lay_out() -> None:
+def lay_out(top: str) -> None:
     """Files, and links that stay, that lead out, that have no target and that have no end."""
-    os.makedirs(f"{TOP}/deep/er")
-    with open(f"{TOP}/deep/file", "w"):
+    os.makedirs(f"{top}/deep/er")
+    with open(f"{top}/deep/file", "w"):
         pass
     for name, target in LINKS.items():
-        os.symlink(target, f"{TOP}/{name}")
+        os.symlink(target, f"{top}/{name}")
 
 
 def decisions(driver: Driver, *, in_c: bool) -> dict[str, list[list[str]]]:
@@ -167,12 +179,78 @@ def decisions(driver: Driver, *, in_c: bool) -> dict[str, list[list[str]]]:
     return said
 
 
+def limit_memory(guard: Guard, more: int) -> None:
+    """Leaves it that many bytes of address space beyond what it has."""
+    with open(f"/proc/{guard.pid}/statm") as file:
+        pages = int(file.read().split()[0])
+    most = pages * resource.getpagesize() + more
+    resource.prlimit(guard.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+
+def without_memory(driver: Driver, *, in_c: bool) -> dict[str, list[list[str]]]:
+    """What a guard reports when memory is refused, at each place, and about the next command."""
+    said = {}
+    guard = driver.guard(in_c=in_c)
+    # It has begun once it has run a command.
+    driver.start(guard, TRUE)
+    guard.go()
+    driver.reports(guard, 1)
+    # The vectors of many words are larger than the document.
+    plans = {"plan": (TRUE._replace(argv=["x" * 2**22]), 0)}
+    plans["words"] = (TRUE._replace(argv=["x"] * (2**20 - 9)), 2**22)
+    for name, (plan, more) in plans.items():
+        limit_memory(guard, more)
+        driver.start(guard, plan)
+        guard.go()
+        said[name] = driver.reports(guard, 2)
+        resource.prlimit(guard.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    driver.start(guard, TRUE)
+    driver.wait_until_held(guard)
+    driver.refuse(guard, errno.ENOMEM)
+    said["program"] = [
+        words[:1] if words[0][0] == "E" else words for words in driver.reports(guard, 2)
+    ]
+    driver.start(guard, TRUE)
+    guard.go()
+    said["then"] = [words[:1] for words in driver.reports(guard, 1)]
+    guard.close()
+    return said
+
+
+def refuse_processes() -> None:
+    """From now on, `vfork` fails with ENOMEM in this process and in those that it starts."""
+    vfork = 58
+    steps = [
+        *((0x20, 0, 0, 0), (0x15, 0, 1, vfork)),  # load the call's number; is it that?
+        *((0x06, 0, 0, 0x50000 | errno.ENOMEM), (0x06, 0, 0, 0x7FFF0000)),  # fail; permit
+    ]
+    code = b"".join(struct.pack("HBBI", *step) for step in steps)
+    assert seccomp.install(os.uname().machine, code, listen=False) is None
+
+
+def without_processes(driver: Driver, *, in_c: bool) -> list[list[str]]:
+    """What a guard reports when memory is refused to a new process."""
+
+    def fork_exec(*_arguments: object) -> int:
+        raise OSError(errno.ENOMEM, "refused")
+
+    with patch.object(spawn, "_fork_exec", fork_exec):
+        guard = driver.guard(in_c=in_c)
+        driver.start(guard, TRUE)
+        guard.go()
+        said = driver.reports(guard, 2)
+    guard.close()
+    return said
+
+
 def main() -> None:
     driver = Driver()
-    lay_out()
+    lay_out(TOP)
     said: dict[str, object] = {
         "in c": decisions(driver, in_c=True),
         "in python": decisions(driver, in_c=False),
+        "no memory in c": without_memory(driver, in_c=True),
+        "no memory in python": without_memory(driver, in_c=False),
     }
     guard = driver.guard()
     for name, document in REFUSED.items():
@@ -198,6 +276,9 @@ def main() -> None:
         driver.prepare(early)
         driver.wait_until_held(early)
         end(early)
+    refuse_processes()
+    for name, in_c in (("c", True), ("python", False)):
+        said[f"no process in {name}"] = without_processes(driver, in_c=in_c)
     # Each guard ends, and what it left behind is the child of this process then.
     while True:
         try:

@@ -27,6 +27,7 @@ from sandbox_agent.decide.frames import (
 )
 from sandbox_agent.decide.protocol import SOCKET_NAME, Configuration, Confinement, Message
 from sandbox_agent.enforce import signalling
+from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.profile import ConfinementError, Tool
 from sandbox_agent.files.file_helper import FileHelper, parse_answer
@@ -187,7 +188,7 @@ def told(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Told:
     def no_helper(_self: Transfers) -> None:
         raise AgentError("busy", "no room for another process")
 
-    def no_guard(_self: Guards, _tool: Tool) -> None:
+    def no_guard(_self: Guards, _tool: Tool, _plan: Plan) -> None:
         raise ConfinementError("not here")
 
     monkeypatch.setattr(Transfers, "_helper", no_helper)

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from orchestrator.ground.check import Check, CheckStatus, failure, healthy, ok, warning
+from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.store.database import Database
 from orchestrator.host.engine.base import (
     LABEL_IMAGE,
@@ -53,6 +55,7 @@ from orchestrator.operate.checks.engine import (
     image_check,
     level_images_check,
 )
+from orchestrator.operate.checks.guard import check_guard
 from orchestrator.operate.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.operate.checks.levels import enforceable, level_checks
 from orchestrator.operate.checks.network import Tried
@@ -555,12 +558,34 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 24
+    assert len(by_name) == len(checks) == 25
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
+    assert "in Python" in by_name["guard of commands"].detail
     assert not settings.state_dir.exists()
     assert not engine.open_network
+
+
+async def test_the_guard_of_commands() -> None:
+    async def look(found: bool) -> bool:
+        return found
+
+    async def fails() -> bool:
+        raise EngineUnavailableError("no engine")
+
+    async def hangs() -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    assert status(await check_guard(partial(look, True), 1.0)) == "ok"
+    slow = await check_guard(partial(look, False), 1.0)
+    assert (status(slow), slow.remedy) == (
+        "warning",
+        "where Debian's mirrors can be reached: paddock images build --force",
+    )
+    assert "no engine" in (await check_guard(fails, 1.0)).detail
+    assert "no answer" in (await check_guard(hangs, 0.01)).detail
 
 
 async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:

@@ -17,13 +17,13 @@ PROFILE = Profile("x86_64", 5, True, b"", mdwe=True, executable=None, cookie=(1,
 def test_a_command_without_a_further_step_has_it() -> None:
     assert compiled.serves(PROFILE)
     assert compiled.runs(PLAN)
+    assert compiled.runs(PLAN._replace(terminal=True))
     assert compiled.runs(PLAN._replace(inside=[], writable=["/data"], volumes=["/volume"]))
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"terminal": True},
         {"output_file": "out"},
         {"program": "ls"},
         {"writable": ["/data"]},
@@ -52,12 +52,14 @@ def test_other_profiles_have_the_one_in_python(changed: dict[str, Any]) -> None:
     assert not compiled.serves(PROFILE._replace(**changed))
 
 
-def test_a_plan_is_counts_and_words() -> None:
-    counts = struct.pack("<III", 2, 2, 1)
+def test_a_plan_is_a_head_and_words() -> None:
+    head = struct.pack("<IIII", 2, 2, 1, 0)
     words = b"/workspace\0deep\0/bin/ls\0ls\0-l\0A=1\0B=\0fa\0"
-    assert compiled.document(PLAN) == counts + words
+    assert compiled.document(PLAN) == head + words
+    of_terminal = PLAN._replace(terminal=True)
+    assert compiled.document(of_terminal) == struct.pack("<IIII", 2, 2, 1, 1) + words
     last = PLAN._replace(inside=[("\udcff", False)])
-    assert compiled.document(last) == counts + words[:-3] + b"n\xff\0"
+    assert compiled.document(last) == head + words[:-3] + b"n\xff\0"
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800"])

@@ -25,7 +25,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_agent_has_its_code_and_its_baseline() -> None:
     names = read_code().keys()
     assert {"sandbox_agent/__main__.py", "sandbox_agent/enforce/reads/baseline.toml"} < names
-    assert {Path(name).suffix for name in names} == {".c", ".conf", ".py", ".toml"}
+    assert {Path(name).suffix for name in names} == {".c", ".conf", ".h", ".py", ".sh", ".toml"}
 
 
 async def test_it_is_made_once_for_each_version(

@@ -45,6 +45,7 @@ from orchestrator.operate.checks.engine import (
     check_level_images,
     check_open_network,
 )
+from orchestrator.operate.checks.guard import check_guard
 from orchestrator.operate.checks.host import (
     CLOCK,
     DISK,
@@ -200,8 +201,9 @@ async def _examine(
     root = await check_root_inside(
         engine, looks.root_inside, settings, known.values() if image.ok else (), _ENGINE_SECONDS
     )
+    guard = [await check_guard(looks.compiled_guard, _ENGINE_SECONDS)] if image.ok else []
     levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes, root)
-    return [*checks, *(each.check for each in runtimes.values()), *root, *levels]
+    return [*checks, *guard, *(each.check for each in runtimes.values()), *root, *levels]
 
 
 async def _examine_image(

@@ -15,6 +15,7 @@ from orchestrator.host.node.mounts import existing
 from orchestrator.sandbox.images.mounted_agents import MountedAgents
 from orchestrator.settings.settings import Settings
 from sandbox_agent.decide.facilities import Kernel
+from sandbox_agent.decide.mounted_agent import GUARD_PROGRAM
 
 _SECONDS = 20.0
 # What a sandbox under the named runtime finds (None: the default one). Raises: PaddockError.
@@ -37,6 +38,11 @@ class Inside:
     async def root_inside(self, runtime: str | None) -> str | None:
         """Why commands can't be root inside; None if they can. Raises: PaddockError."""
         return await self._engine.root_inside(*await self._agent(), runtime)
+
+    async def compiled_guard(self) -> bool:
+        """Whether commands can have the guard in C. Raises: PaddockError, TimeoutError."""
+        _, agent = await self._agent()
+        return await bounded(Path(agent.directory, GUARD_PROGRAM).exists, _SECONDS)
 
     async def close(self) -> None:
         """Removes an agent of its own. Raises: TimeoutError."""

@@ -25,7 +25,7 @@ _DIRECTORY = "agents"
 _DRAFT = ".draft-"
 _DRAFT_SECONDS = 3600
 _SECONDS = 60.0
-_KINDS = (".py", ".toml", ".conf", ".c")
+_KINDS = (".py", ".toml", ".conf", ".c", ".h", ".sh")
 T = TypeVar("T")
 # The container of a sandbox has the name of its agent's directory, so that it is kept.
 LABEL_AGENT = "paddock.agent"

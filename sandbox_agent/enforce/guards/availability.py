@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 
 from sandbox_agent.decide.facilities import GUARD, WITHOUT
-from sandbox_agent.decide.mounted_agent import PLACE
+from sandbox_agent.decide.mounted_agent import GUARD_PROGRAM, PLACE
 
 # Where the runtime has it.
-PROGRAM = f"{PLACE}/bin/guard"
+PROGRAM = f"{PLACE}/{GUARD_PROGRAM}"
 
 
 def available(environment: Mapping[str, str] = os.environ) -> bool:

@@ -1,4 +1,4 @@
-"""The compiled guard, `guard.c`: which commands it runs, its plans, and how a process becomes it.
+"""The compiled guard, in `guard/`: which commands it runs, its plans, and how a process becomes it.
 
 It starts a process without a copy of its own memory. A runtime without it uses the guard in Python
 for every command; both do the same.
@@ -17,7 +17,8 @@ from sandbox_agent.enforce.profile import Profile
 
 # A path with the links on its way has twice the room.
 _MOST_PATH = 4096
-_COUNTS = struct.Struct("<III")
+# The counts of arguments, variables and operands, and whether the streams are a terminal.
+_HEAD = struct.Struct("<IIII")
 
 
 def serves(profile: Profile) -> bool:
@@ -36,8 +37,7 @@ def serves(profile: Profile) -> bool:
 def runs(plan: Plan) -> bool:
     """Whether it runs that command: one whose process has no further step to take."""
     return (
-        not plan.terminal
-        and plan.output_file is None
+        plan.output_file is None
         and "/" in plan.program
         and not (plan.inside and (plan.writable or plan.volumes))
         and all(len(path) < _MOST_PATH for path in (plan.cwd, *(path for path, _ in plan.inside)))
@@ -55,8 +55,8 @@ def document(plan: Plan) -> bytes:
     words += variables + inside
     if any(b"\0" in word for word in words):
         return b""
-    counts = _COUNTS.pack(len(plan.argv), len(variables), len(inside))
-    return counts + b"\0".join(words) + b"\0"
+    head = _HEAD.pack(len(plan.argv), len(variables), len(inside), plan.terminal)
+    return head + b"\0".join(words) + b"\0"
 
 
 def execute(

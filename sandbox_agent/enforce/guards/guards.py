@@ -59,8 +59,9 @@ class Guards:
         self._meter = Meter()
         self._namespace: int | None = None  # that of commands that are root inside
         self._profile: Profile | None = None
-        # Whether most commands have the compiled guard.
-        self._compiled = available()
+        # Whether there is a compiled guard, and most commands have it.
+        self._available = available()
+        self._compiled = False
         # The files of the session's manifest; they stay the same for every guard.
         self.held: Held = {}
         self._idle: list[Guard] = []
@@ -74,7 +75,7 @@ class Guards:
         _check_workspace(self._configuration.workspace, self._configuration.uid)
         self._namespace = namespace.of_session(self._configuration)
         self._profile = self._build(profile.NO_TOOL)
-        self._compiled = self._compiled and compiled.serves(self._profile)
+        self._compiled = self._available and compiled.serves(self._profile)
         waiting = None if self._waiting is None else self._waiting.take()
         if waiting is not None:
             self._confine_waiting(waiting, self._profile)
@@ -109,11 +110,15 @@ class Guards:
             raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
         return self._make(self._profile, kind)
 
-    def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool only, with its permissions. Raises: ConfinementError, OSError."""
+    def take_for(self, tool: Tool, plan: Plan) -> Guard:
+        """A guard for that tool's command only, with the tool's permissions.
+
+        Raises: ConfinementError, OSError.
+        """
         own = self._build(tool)
+        kind = self._available and compiled.serves(own) and compiled.runs(plan)
         try:
-            return self._make(own)
+            return self._make(own, kind)
         finally:
             own.close()
 

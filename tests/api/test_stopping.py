@@ -548,13 +548,21 @@ async def test_what_can_not_be_frozen_is_killed_and_its_agent_goes_on(
 
 
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Records which control groups are killed, and whether their first processes are spared."""
+    """Records which control groups are killed, and whether their first processes are spared.
+
+    Not the kills that go before every removal.
+    """
     killed: list[tuple[str, bool]] = []
 
     def kill_all(
-        container_id: str, _first: FirstProcess | None, _host: HostPaths, *, spare_first: bool
+        container_id: str,
+        _first: FirstProcess | None,
+        _host: HostPaths,
+        *,
+        spare_first: bool | None = None,
     ) -> int:
-        killed.append((container_id, spare_first))
+        if spare_first is not None:
+            killed.append((container_id, spare_first))
         return 0
 
     monkeypatch.setattr("orchestrator.host.node.local_node.kill_all", kill_all)

@@ -174,6 +174,7 @@ class Told:
 def agent() -> Agent:
     """Everything but the confinement, so that no process is started."""
     agent = Agent("/nonexistent")
+    agent.load()
     agent._serve(Session(agent._loop, CONFIGURATION, agent._kernel, agent._events, agent.secrets))
     return agent
 

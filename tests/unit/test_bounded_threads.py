@@ -109,7 +109,9 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     storage = Storage(Settings(state_dir=tmp_path), Choice(Quota.NONE, ()))
     node = LocalNode(tmp_path, cast(Any, Engine()), storage)
     part = HelloPart(node, cast(Any, None), 1.0)
-    plan = SimpleNamespace(name="x", container_id="c", first=None, container_limits=None)
+    plan = SimpleNamespace(
+        name="x", container_id="c", first=None, container_limits=None, network=None, own_link=None
+    )
     await part._look(cast(Any, plan))
     assert (plan.first, plan.container_limits) == (None, {})
     assert "not visible here" in caplog.text

@@ -23,7 +23,7 @@ from tests.support.until import until
 class Forgetful(Recorder):
     """Does not keep what it records."""
 
-    async def record(self, *_draft: Any, **_effect: Any) -> Any:
+    async def _record(self, *_draft: Any, **_effect: Any) -> Any:
         """Counts as recorded."""
 
 

@@ -8,6 +8,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.profile import Tool
+from sandbox_agent.enforce.programs import PATH, find_program
 from sandbox_agent.pty import posix_driver, shell_driver
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
@@ -52,10 +53,11 @@ def parse(params: Message, sandbox: dict[str, str], workspace: str) -> Request:
         raise AgentError("validation_error", message)
     kept = _KEPT.get(params.get("kept") or "") if params.get("commands") is None else None
     own = {**given.mapping(params, "env"), **(_VARIABLES[kept] if kept else {})}
+    env = environment({**sandbox, **own})
     plan = Plan(
-        program=argv[0],
+        program=_program(argv[0], env),
         argv=argv,
-        env=environment({**sandbox, **own}),
+        env=env,
         cwd=_directory(params, workspace) if kept else ".",
         inside=[],
         workspace=workspace,
@@ -84,6 +86,13 @@ def parse(params: Message, sandbox: dict[str, str], workspace: str) -> Request:
         idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
         kept=kept,
     )
+
+
+def _program(name: str, env: dict[str, str]) -> str:
+    """The file behind a bare name along the usual path: the compiled guard looks up none."""
+    if "/" in name or env["PATH"] != PATH:
+        return name
+    return find_program(name) or name
 
 
 def _directory(params: Message, workspace: str) -> str:

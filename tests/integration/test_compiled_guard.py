@@ -5,6 +5,7 @@ import functools
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
@@ -19,6 +20,7 @@ from sandbox_agent.enforce.guards.availability import PROGRAM
 from tests.support.box import Box, Outcome
 from tests.support.older_kernels import older_image
 from tests.support.plane import opened
+from tests.support.tool import Tool, results
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -112,13 +114,17 @@ def lay_out(box: Box) -> None:
         os.chown(path, box.uid, box.uid, follow_symlinks=False)
 
 
-def guards(box: Box) -> list[psutil.Process]:
-    """The session's guards that are the compiled program."""
+def agent_children(box: Box) -> list[psutil.Process]:
+    """What the session's agent has started."""
     sandbox = box.session.sandbox
     assert sandbox is not None
     assert sandbox.first is not None
-    children = psutil.Process(sandbox.first.pid).children()
-    return [child for child in children if child.cmdline()[:1] == ["guard"]]
+    return psutil.Process(sandbox.first.pid).children()
+
+
+def guards(box: Box) -> list[psutil.Process]:
+    """The session's guards that are the compiled program."""
+    return [child for child in agent_children(box) if child.cmdline()[:1] == ["guard"]]
 
 
 def told(box: Box, done: Outcome) -> dict[str, Any]:
@@ -295,6 +301,39 @@ async def test_a_killed_guard_costs_its_command_only(high: Sides) -> None:
     assert done.exit["reason"] == "guard_failed"
     assert box.processes() == []
     assert (await box.run(argv=["/bin/true"])).exit_code == 0
+
+
+async def test_terminals_are_the_same(high: Sides) -> None:
+    kinds = []
+    for box in high:
+        tool = await Tool.open(box)
+        (program,) = box.processes()
+        stat = Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()
+        group, session, device, foreground = map(int, stat[2:6])
+        assert group == session == foreground == program.pid
+        assert device != 0
+        guard = program.parent()
+        assert guard is not None
+        kinds.append(guard.cmdline()[:1] == ["guard"])
+        assert "hello" in str(results(await tool.do("say hello")))
+        await box.plane.terminals.close(box.session, tool.id)
+    assert kinds == [True, False]
+
+
+async def test_without_memory_a_command_can_t_start_and_the_next_one_can(high: Sides) -> None:
+    """The limit is of the guards only, where the words of the command have no room."""
+    for box in high:
+        assert (await box.run(argv=["/bin/true"])).exit_code == 0
+        limited = [each for each in agent_children(box) if each.uids().real == 0]
+        before = [each.rlimit(psutil.RLIMIT_AS) for each in limited]
+        for each in limited:
+            each.rlimit(psutil.RLIMIT_AS, (each.memory_info().vms, psutil.RLIM_INFINITY))
+        done = await box.run(argv=["/bin/true", *["x" * 100_000] * 8])
+        for each, limit in zip(limited, before, strict=True):
+            each.rlimit(psutil.RLIMIT_AS, limit)
+        assert (done.exit_code, done.exit["reason"]) == (126, "oom")
+        assert "cannot start: Cannot allocate memory" in done.stderr
+        assert (await box.run(argv=["/bin/true"])).exit_code == 0
 
 
 async def test_eight_at_once(high: Sides) -> None:

@@ -1,13 +1,14 @@
 """The sandbox image, examined from inside."""
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import closing
 
 import docker
 import pytest
 
-from images import base
+from images import base, guard_stage
 from images.builder import Result, build
 from images.errors import BuildError
 from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT
@@ -66,6 +67,23 @@ def test_it_has_no_agent_and_starts_nothing(client: docker.APIClient, image: Res
     # Below the agent's mount, only the guard in C, from which the agent is completed.
     (guard,) = _shell(client, image, "ls -A /opt/paddock").split()
     assert re.fullmatch("guard-[0-9a-f]{64}", guard)
+
+
+def test_nothing_is_left_of_the_stage_that_compiles(
+    client: docker.APIClient, image: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = list[str]()
+
+    def discard(client: docker.APIClient, image_id: str) -> None:
+        removed.append(image_id)
+        client.remove_image(image_id)
+
+    monkeypatch.setattr(guard_stage, "discard", discard)
+    name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
+    assert build(name, report=_quiet).id == image.id
+    client.remove_image(name)
+    (stage,) = removed
+    assert stage not in [each["Id"] for each in client.images(all=True)]
 
 
 def test_current_image_is_not_built_again(image: Result) -> None:

@@ -54,6 +54,10 @@ async def said(shell: Shell, command: str) -> str:
     return answer.output
 
 
+async def test_it_has_the_compiled_guard(shell: Shell) -> None:
+    assert await said(shell, "cut -c1-5 /proc/$PPID/cmdline | tr -d '\\0'") == "guard\n"
+
+
 async def test_directory_variables_functions_and_jobs_stay(session: Session) -> None:
     await session.files.mkdir("made here")
     shell = await session.shells.create("main", cwd="made here", env={"OWN": "1"})

@@ -26,16 +26,17 @@ from sandbox_agent.run.process import Command, Request
 
 UID = 54321
 DAEMONS = 5
+BYSTANDER = ["sh", "-c", "echo up; read line"]
 
 
 def processes() -> list[str]:
-    """The commands of the session's processes, zombies included."""
+    """The commands of the session's processes but the bystander, zombies included."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         if os.stat(f"/proc/{name}").st_uid == UID:
             with open(f"/proc/{name}/cmdline") as file:
                 found.append(file.read().replace("\0", " ")[:40])
-    return found
+    return [name for name in found if not name.startswith(BYSTANDER[0])]
 
 
 def request(command_id: str, argv: list[str]) -> Request:
@@ -69,30 +70,37 @@ def main() -> None:
     def on_progress(command: Command) -> None:
         chunks, _ = command.output.read(0, 4096)
         if b"all" in b"".join(bytes(chunk.data) for chunk in chunks) and not report:
-            # Without the first process of their command. The bystander may not have begun.
-            daemons = [name for name in processes() if not name.startswith("sleep")]
-            report["daemons_before"] = len(daemons) - 1
+            # Without the first process of their command.
+            report["daemons_before"] = len(processes()) - 1
             command.feed(b"", True, lambda _error: None)
 
     def on_end(command: Command) -> None:
         report["result"] = command.result()
-        report["left"] = [name for name in processes() if not name.startswith("sleep")]
+        report["left"] = processes()
         report["bystander_lives"] = not bystander.ended
         bystander.cancel("over")
 
     source = sys.argv[1] + "print('all', flush=True); sys.stdin.read()"
     leader = request("a", ["python3", "-c", source, str(DAEMONS)])
-    quiet = request("b", ["sleep", "1000"])
+    quiet = request("b", BYSTANDER)
+    leaders: list[Command] = []
+
+    def on_bystander(_command: Command) -> None:
+        # Before it executes its program, its process has the name of this one, as a daemon has.
+        if not leaders:
+            output = Output(4096, keep_tail=False)
+            leaders.append(Command(loop, guard(loop), leader, output, on_progress, on_end))
+            leaders[0].go()
+
     bystander = Command(
         loop,
         guard(loop),
         quiet,
         Output(4096, keep_tail=False),
-        lambda _: None,
+        on_bystander,
         lambda _: loop.stop(),
     )
     bystander.go()
-    Command(loop, guard(loop), leader, Output(4096, keep_tail=False), on_progress, on_end).go()
     loop.run()
     print(json.dumps(report))
 

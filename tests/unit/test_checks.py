@@ -578,14 +578,20 @@ async def test_the_guard_of_commands() -> None:
         await asyncio.Event().wait()
         return True
 
-    assert status(await check_guard(partial(look, True), 1.0)) == "ok"
-    slow = await check_guard(partial(look, False), 1.0)
+    assert status(await check_guard(partial(look, True), FULL_KERNEL, 1.0)) == "ok"
+    slow = await check_guard(partial(look, False), FULL_KERNEL, 1.0)
     assert (status(slow), slow.remedy) == (
         "warning",
         "where Debian's mirrors can be reached: paddock images build --force",
     )
-    assert "no engine" in (await check_guard(fails, 1.0)).detail
-    assert "no answer" in (await check_guard(hangs, 0.01)).detail
+    for lacking in ("scopes", "notification"):
+        older = await check_guard(partial(look, True), without(FULL_KERNEL, [lacking]), 1.0)
+        assert (status(older), older.remedy) == (
+            "warning",
+            "use a kernel of 6.12 or later with both",
+        )
+    assert "no engine" in (await check_guard(fails, FULL_KERNEL, 1.0)).detail
+    assert "no answer" in (await check_guard(hangs, FULL_KERNEL, 0.01)).detail
 
 
 async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:

@@ -201,7 +201,9 @@ async def _examine(
     root = await check_root_inside(
         engine, looks.root_inside, settings, known.values() if image.ok else (), _ENGINE_SECONDS
     )
-    guard = [await check_guard(looks.compiled_guard, _ENGINE_SECONDS)] if image.ok else []
+    guard = (
+        [await check_guard(looks.compiled_guard, usual.kernel, _ENGINE_SECONDS)] if image.ok else []
+    )
     levels = level_checks(known, checks, usual, unkept, os.cpu_count() or 1, runtimes, root)
     return [*checks, *guard, *(each.check for each in runtimes.values()), *root, *levels]
 

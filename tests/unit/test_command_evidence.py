@@ -24,6 +24,7 @@ from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.threads import Threads
+from orchestrator.host.link.ask_tokens import AskTokens
 from orchestrator.record.audit import query
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.audit.ledger import Ledger
@@ -475,9 +476,12 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
 ) -> None:
     link = Opening(error)
     session = SimpleNamespace(
-        check_open=lambda: SimpleNamespace(link=link), pack=None, workspace_path="/workspace"
+        check_open=lambda: SimpleNamespace(link=link),
+        key="k",
+        pack=None,
+        workspace_path="/workspace",
     )
-    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
+    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None, ask_tokens=AskTokens()))
     requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)
     reading = asyncio.create_task(files.read(AGENT, cast(Any, session), "output.txt"))
@@ -507,9 +511,12 @@ async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) ->
 
     link = SimpleNamespace(request=request, settled=settled)
     session = SimpleNamespace(
-        check_open=lambda: SimpleNamespace(link=link), pack=None, workspace_path="/workspace"
+        check_open=lambda: SimpleNamespace(link=link),
+        key="k",
+        pack=None,
+        workspace_path="/workspace",
     )
-    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
+    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None, ask_tokens=AskTokens()))
     requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)
     reading = files.read(AGENT, cast(Any, session), "output.txt", links=False)

@@ -466,7 +466,9 @@ async def test_every_operation_is_on_record_before_its_answer(new_box: BoxFactor
     await box.listing("d")
     await box.move("d/f", "d/g")
     await box.delete("d/g")
-    recorded = [(e["operation"], e["args"], e["result"]) for e in (await box.events())[1:]]
+    events = (await box.events())[1:]
+    assert {event["args"].pop("asked_by") for event in events} == {TESTER.name}
+    recorded = [(e["operation"], e["args"], e["result"]) for e in events]
     assert recorded == [
         ("file.mkdir", {"path": "d"}, {}),
         ("file.write", {"path": "d/f", "mode": "write"}, {"bytes": 5}),

@@ -13,6 +13,7 @@ import pytest_asyncio
 from orchestrator.ground.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.node import container_freeze
 from orchestrator.work.commands import execution
 from sandbox_agent.decide.frames import notification
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
@@ -195,6 +196,7 @@ async def test_a_stop_that_has_begun_comes_before_the_word(
             disk = Disk(box, patch)
             starting = await held(box, disk)
             patch.setattr(engine, "pause", slow)
+            patch.setattr(container_freeze, "freeze", lambda *_: False)
             sessions = box.plane.sessions
             if change == "ended":
                 work = sessions.close(TESTER, box.session, purge=False)

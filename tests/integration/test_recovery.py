@@ -322,7 +322,7 @@ async def gone_on(server: Server) -> list[str]:
 async def test_killed_while_a_session_is_closed(server: Server) -> None:
     session = await create(server)
     await run(server, session, ["sleep", "1000"], background=True)
-    seen = asyncio.create_task(next_engine_event(server, "kill"))
+    seen = asyncio.create_task(next_engine_event(server, "die"))
     closing = asyncio.create_task(server.call("DELETE", f"/api/sessions/{session}"))
     await seen
     await server.kill()

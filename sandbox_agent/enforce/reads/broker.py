@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+from sandbox_agent.decide import digest
 from sandbox_agent.enforce import caller, notify, privileges, syscalls
 from sandbox_agent.enforce.caller import UNKNOWN
 from sandbox_agent.enforce.filters import own_threads, signals
@@ -75,6 +76,7 @@ def run(
         raise ValueError("the profile has no manifest")
     try:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        digest.load()  # no file of the agent can be read later
         syscalls.gain_no_privileges()
         if reads.ruleset is not None:
             syscalls.landlock_restrict(reads.ruleset)

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.workspace import mounts
+from orchestrator.sandbox.sandboxes.warm_state import WarmFailures
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.dying import POINTS
 from tests.support.leaks import (
@@ -213,8 +214,12 @@ def fact(process: psutil.Process, name: str) -> int:
 
 
 @pytest.mark.parametrize("level", ["low", "medium", "high"])
-async def test_its_first_command_has_the_guard_that_waited(plane: ControlPlane, level: str) -> None:
+async def test_its_first_command_has_the_guard_that_waited(
+    plane: ControlPlane, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That guard is confined then: what the first command tries fails."""
+    # After the failures of other tests, their account's sessions start without for a while.
+    monkeypatch.setattr(plane.pool, "_take_overs", WarmFailures())
     await until(lambda: len(plane.pool.shapes) == 3)
     (guard,) = guards_of_waiting(plane, level)
     filters, inside = fact(guard, "Seccomp_filters"), fact(guard, "NSpid")

@@ -190,12 +190,13 @@ async def test_stops_have_the_room_that_others_have_not(
 async def test_a_disk_that_hangs_keeps_nobody(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.05)
     answers = threading.Event()
     hanging = asyncio.ensure_future(database._writer.run(answers.wait))
-    for _ in range(3):
-        with pytest.raises(AuditUnavailableError, match="did not answer"):
-            await ledger.append(draft())
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.05)
+        for _ in range(3):
+            with pytest.raises(AuditUnavailableError, match="did not answer"):
+                await ledger.append(draft())
     answers.set()
     await hanging
     # A write that was given up before it began is not carried out later.

@@ -23,6 +23,9 @@ from orchestrator.ground.log_context import asking_as
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
+# Of a client's method in log lines and events: those that there are, are shorter.
+_MOST_NAME = 64
+
 
 class Call:
     """A request of a conversation."""
@@ -44,7 +47,7 @@ class Call:
         self._params = params
         self._session_tools = session_tools
         self._terminals = terminals
-        self._name = f"mcp {method}"
+        self._name = f"mcp {method[:_MOST_NAME]}"
         meta = params.get("_meta")
         # The client's name for progress; None: it wants none.
         self._token = request_id(meta.get("progressToken")) if isinstance(meta, dict) else None

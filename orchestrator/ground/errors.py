@@ -144,5 +144,11 @@ class EngineUnavailableError(PaddockError):
     code = "engine_unavailable"
 
 
+class ClusterUnavailableError(PaddockError):
+    """The cluster's database does not answer; what needs it is refused, the rest goes on."""
+
+    code = "cluster_unavailable"
+
+
 class RecordedBeforeError(Exception):
     """It is already recorded, because an earlier attempt succeeded after it was given up."""

@@ -67,6 +67,7 @@ FLOORS = {
         "settings",
         "host",
         "rules",
+        "cluster",
         "state",
         "record",
         "sandbox",

@@ -1,0 +1,164 @@
+"""What a node asks of its cluster: values and protocols. Nothing here does I/O.
+
+A cluster is machines that each run a node, which is a control plane with its own engine, and one
+database that they share. Words: a *place* is the node where a session lives, with a number that
+grows with each move. A node *claims* a place before it starts anything. Its *lease* says until when
+it counts as alive. Its *epoch* is its number: a node that was given up gets a new one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.ground.limits import KeyLimits, KeyUsage
+from orchestrator.ground.store.effect import Effect
+from orchestrator.rules.access.keys import KeyRing
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session lives: the node's name and epoch, and how often it has moved, from 1."""
+
+    node: str
+    epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What lists of sessions show without asking the node."""
+
+    status: str
+    level: str
+    created_at: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    work_id: str | None = None
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A place that a node asks for, before `session.create` is recorded.
+
+    `session_key` names the session's life, `owner` is the key that pays for it, `amounts` is what
+    it adds to the owner's usage, and `quota` is the owner's. `recovery` is none or snapshot.
+    """
+
+    session_id: str
+    session_key: str
+    owner: str
+    amounts: KeyUsage
+    quota: KeyLimits
+    summary: Summary
+    recovery: str = "none"
+
+
+class Places(Protocol):
+    """The places of sessions. A node is the only writer of its own.
+
+    What returns an `Effect` is committed with the event that it belongs to, and reaches the cluster
+    later, because nothing that stops may wait for it. None: there is nothing to commit.
+    """
+
+    async def claim(self, claim: Claim) -> Place:
+        """Takes the place for this node.
+
+        Raises: ConflictError if the id lives, or its workspace is on another node;
+        RateLimitedError above the quota; ClusterUnavailableError if the cluster can't be asked, or
+        has given this node up.
+        """
+
+    async def unclaim(self, session_key: str) -> None:
+        """Gives back a place whose session was never created; it is repeated until it is done."""
+
+    def changed(self, session_key: str, summary: Summary) -> Effect | None:
+        """Shows the summary in lists, from the commit of the event on."""
+
+    def released(self, session_key: str, session_id: str) -> Effect | None:
+        """Releases the place of a session that ends; its workspace stays the node's."""
+
+    def purged(self, session_id: str) -> Effect | None:
+        """Forgets that the workspace of that id is on this node."""
+
+    async def mine(self) -> Mapping[str, Place] | None:
+        """This node's places by session key, compared at each start; None: there is no cluster."""
+
+
+class Usage(Protocol):
+    """What an owner's sessions and workspaces use in the whole cluster."""
+
+    async def grow(self, owner: str, session_key: str, more: KeyUsage, quota: KeyLimits) -> None:
+        """Adds to the usage of a session that grows, before it does.
+
+        Raises: RateLimitedError above the quota, ClusterUnavailableError.
+        """
+
+    def shrunk(self, owner: str, session_key: str, less: KeyUsage) -> Effect | None:
+        """Takes from the usage of a session that has become smaller."""
+
+
+class KeySource(Protocol):
+    """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
+
+    async def load(self) -> KeyRing:
+        """All keys. Raises: ConfigError, ClusterUnavailableError if there is no valid copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a node has, or has given to sandboxes: cores, bytes of memory, sandboxes, creations."""
+
+    cpus: float
+    memory_bytes: int
+    sandboxes: int
+    creating: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a node says of itself with each renewal of its lease, and by `GET /api/node`.
+
+    `waiting` counts sandboxes that wait for a session, by shape (`level` or `level image`),
+    `used_by` an owner's sandboxes. `images` are the names that sessions may choose, `levels` those
+    that this host can enforce.
+    """
+
+    name: str
+    epoch: int
+    state: str  # ready, draining or gone
+    capacity: Amounts
+    used: Amounts
+    labels: Mapping[str, str] = field(default_factory=dict)
+    images: Sequence[str] = ()
+    levels: Sequence[str] = ()
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    used_by: Mapping[str, int] = field(default_factory=dict)
+    url: str = ""
+    version: str = ""
+    rules_digest: str = ""
+
+
+class Capacity(Protocol):
+    """What this node has and gives away."""
+
+    def report(self) -> NodeReport:
+        """The report as of now, without I/O."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A row of the outbox: `id` grows, `kind` names what it tells the cluster, `body` is JSON."""
+
+    id: int
+    kind: str
+    body: Mapping[str, Any]
+
+
+class Delivery(Protocol):
+    """Takes messages of the outbox to the cluster."""
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        """Applies them in their order, each once however often it comes.
+
+        Raises: ClusterUnavailableError; they are delivered again later.
+        """

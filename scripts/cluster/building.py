@@ -43,12 +43,14 @@ class Cluster:
     def database(self) -> Database:
         """Its PostgreSQL. Raises: ClusterError if there is no cluster."""
         within = network.within(self.layout.database_network)
-        directory, address = self.layout.directory / "database", self.layout.read().database
-        return Database(directory, address, DATABASE_PORT, within)
+        address = self.layout.read().database
+        return Database(self.layout.database_directory, address, DATABASE_PORT, within)
 
     def node(self, name: str) -> Node:
         """A node, running or not. Raises: ClusterError if there is none of that name."""
-        return Node(Machine(self.layout, name, self.layout.read().address(name)))
+        record = self.layout.read()
+        settings = {"PADDOCK_IMAGE": record.image}
+        return Node(Machine(self.layout, name, record.address(name)), settings)
 
     def nodes(self) -> list[Node]:
         """All nodes. Raises: ClusterError if there is no cluster."""
@@ -57,11 +59,11 @@ class Cluster:
     def up(self, nodes: int, image: str, report: Report) -> None:
         """Starts everything that does not run, and returns when it is ready.
 
-        `nodes` may be more than before, never fewer. Raises: ClusterError, DatabaseError.
+        With fewer `nodes` than there are, all of them start. Raises: ClusterError, DatabaseError.
         """
         check(nodes, self.layout)
         with self.alone():
-            self._record(nodes)
+            self._record(nodes, image)
             network.make(self.layout, self.layout.read().network)
             make_admin_key(self.node("node1").machine)
             with image_file(image) as (archive, image_id):
@@ -79,7 +81,7 @@ class Cluster:
         """Starts the database alone. Raises: ClusterError, DatabaseError."""
         check(1, self.layout)
         with self.alone():
-            self._record(0)
+            self._record(0, "")
             network.make(self.layout, self.layout.read().network)
             self._start_database(report)
 
@@ -95,7 +97,7 @@ class Cluster:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _record(self, nodes: int) -> None:
+    def _record(self, nodes: int, image: str) -> None:
         """Writes down, before anything is made, what there will be."""
         self.layout.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         try:
@@ -104,9 +106,10 @@ class Cluster:
             with network.free_network() as free:
                 # With the network's own address on the host, nobody else chooses it.
                 network.make(self.layout, free)
-                self.layout.write(Record(free, nodes))
+                self.layout.write(Record(free, nodes, image))
         else:
-            self.layout.write(Record(known.network, max(known.nodes, nodes)))
+            most = max(known.nodes, nodes)
+            self.layout.write(Record(known.network, most, image or known.image))
 
     def _start_database(self, report: Report) -> None:
         database = self.database

@@ -7,7 +7,7 @@ one made, even if that was killed before it could write anything down.
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 MOST_NODES = 20
@@ -49,6 +49,11 @@ class Layout:
         return f"paddock-cluster-{self.key}"
 
     @property
+    def database_directory(self) -> Path:
+        """Everything of the database: its user could not enter a checkout of root's home."""
+        return Path(f"/var/lib/paddock-cluster-{self.key}")
+
+    @property
     def admin_key(self) -> Path:
         """The file with the key that is an admin on each node; mode 0600."""
         return self.directory / "admin.key"
@@ -75,21 +80,26 @@ class Layout:
                 f"there is no cluster in {self.directory}: `make cluster` makes one"
             ) from None
         members = json.loads(text)
-        return Record(members["network"], members["nodes"])
+        return Record(members["network"], members["nodes"], members["image"])
 
     def write(self, record: "Record") -> None:
         """Replaces the record. Raises: OSError."""
         new = self.directory / "cluster.json.new"
-        new.write_text(json.dumps({"network": record.network, "nodes": record.nodes}) + "\n")
+        new.write_text(json.dumps(asdict(record)) + "\n")
         new.replace(self.directory / "cluster.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The first three bytes of the network's addresses, such as `198.18.7`, and how many nodes."""
+    """What of a cluster is chosen: the rest is derived from its directory.
+
+    `network` is the first three numbers of its addresses, such as `198.18.7`; `image` is the one
+    that sandboxes have by default.
+    """
 
     network: str
     nodes: int
+    image: str
 
     @property
     def names(self) -> list[str]:

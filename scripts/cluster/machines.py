@@ -5,6 +5,7 @@ namespaces with it, and removes its mounts and its network.
 """
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ SCRIPT = Path(__file__).with_name("machine.sh")
 _NAMESPACES = ("--pid", "--mount", "--net", "--uts", "--ipc")
 # The engine of a busy machine took 20 s to start.
 _SECONDS = 300
+_ANSWER_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,18 @@ class Machine:
             self.layout.socket(self.name).unlink(missing_ok=True)
             group = f"/{self.layout.control_group}/{self.name}"
             arguments = (str(self.directory), group, self.layout.switch, self.address)
-            subprocess.Popen(
+            # It outlives this process, and is nobody's child.
+            subprocess.run(
                 [
-                    *("unshare", "--fork", *_NAMESPACES, "--propagation", "private"),
-                    *("bash", str(SCRIPT), *arguments),
+                    *("setsid", "--fork", "unshare", "--fork", *_NAMESPACES),
+                    *("--propagation", "private", "bash", str(SCRIPT), *arguments),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                start_new_session=True,
+                timeout=_SECONDS,
+                check=True,
             )
         self._wait()
 
@@ -84,8 +88,8 @@ class Machine:
 
     def engine(self, seconds: int = _SECONDS) -> docker.DockerClient:
         """A client of its engine, for a program of the host."""
-        socket = self.layout.socket(self.name)
-        return docker.DockerClient(f"unix://{socket}", version="auto", timeout=seconds)
+        url = f"unix://{self.layout.socket(self.name)}"
+        return docker.DockerClient(url, version="auto", timeout=seconds)
 
     def run(
         self, command: Sequence[str], environment: Mapping[str, str], seconds: float
@@ -116,13 +120,10 @@ class Machine:
     def _wait(self) -> None:
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
-            try:
-                with closing(self.engine(5)) as client:
-                    client.ping()
-                    return
-            except (DockerException, RequestException):
-                # An engine does not announce when it is ready.
-                time.sleep(0.1)
+            if _answers(self.layout.socket(self.name)):
+                return
+            # An engine does not announce when it is ready.
+            time.sleep(0.1)
             if not starting(self.directory):
                 raise ClusterError(f"{self.name} ended: {self._said()}")
         raise ClusterError(f"{self.name}: its engine does not answer: {self._said()}")
@@ -146,7 +147,7 @@ def first_processes(directory: Path) -> list[psutil.Process]:
 
 def starting(directory: Path) -> list[psutil.Process]:
     """Like `first_processes`, with those that have yet to make them."""
-    return _found(directory, "bash", "unshare")
+    return _found(directory, "bash", "unshare", "setsid")
 
 
 def _found(directory: Path, *programs: str) -> list[psutil.Process]:
@@ -161,3 +162,15 @@ def _found(directory: Path, *programs: str) -> list[psutil.Process]:
             if place.is_relative_to(directory):
                 found.append(process)
     return found
+
+
+def _answers(path: Path) -> bool:
+    """Whether an engine listens on this socket, and is ready."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_SECONDS)
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b" 200 " in connection.recv(64)
+        except OSError:
+            return False

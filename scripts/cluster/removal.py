@@ -29,7 +29,7 @@ def remove(layout: Layout) -> None:
     Raises: ClusterError naming what is still there.
     """
     end_machines(layout, layout.directory)
-    Database(layout.directory / "database", "", 0).remove()
+    Database(layout.database_directory, "", 0).remove()
     network.remove(layout)
     for mount in sorted(mounts_under(str(layout.directory)), key=len, reverse=True):
         unmount(mount)
@@ -67,15 +67,15 @@ def end_machines(layout: Layout, directory: Path) -> None:
 
 def left(layout: Layout) -> list[str]:
     """Everything of the cluster that exists, each in a few words."""
-    directory = layout.directory
-    processes = starting(directory) + Database(directory / "database", "", 0).processes()
+    directory, database = layout.directory, layout.database_directory
+    processes = starting(directory) + Database(database, "", 0).processes()
     return [
         *(f"process {process.pid}" for process in processes),
         *network.left(layout),
         *mounts_under(str(directory)),
         *(f"/dev/{path.name}" for path in _devices(directory)),
         *(str(path) for path in _groups(layout)),
-        *([str(directory)] if directory.exists() else []),
+        *(str(path) for path in (directory, database) if path.exists()),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from images.recipes import SANDBOX
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.database import DatabaseError
+from scripts.cluster.images import CACHE
 from scripts.cluster.layout import DATABASE, ClusterError, Layout
 from scripts.cluster.machines import ROOT, within
 from scripts.cluster.removal import end_machines
@@ -46,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
             _print_where(cluster)
         elif options.command == "down":
             cluster.down()
+            if options.images:
+                shutil.rmtree(CACHE, ignore_errors=True)
             step(f"nothing is left of the cluster in {_shown(cluster.layout.directory)}")
         elif options.command == "enter":
             return _enter(cluster, options.node, options.words)
@@ -77,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser("postgres", help="start the database alone")
     commands.add_parser("where", help="print the URLs, and where the keys are")
-    commands.add_parser("down", help="end and remove everything, whatever state it is in")
+    command = commands.add_parser("down", help="end and remove all of it, whatever its state")
+    command.add_argument("--images", action="store_true", help=f"also the cache in {CACHE}")
     for name, text in _OF_ONE.items():
         command = commands.add_parser(name, help=text)
         command.add_argument(

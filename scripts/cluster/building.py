@@ -3,19 +3,13 @@
 import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import docker
-from docker.errors import DockerException, ImageNotFound
-from requests.exceptions import RequestException
-
-from scripts.cluster import network, removal
+from scripts.cluster import images, network, removal
 from scripts.cluster.database import Database, programs
 from scripts.cluster.layout import DATABASE_PORT, MOST_NODES, ClusterError, Layout, Record
 from scripts.cluster.machines import Machine
@@ -30,7 +24,6 @@ _NEEDED = {
     "ip": "iproute2",
     "dockerd": "docker.io",
 }
-_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +59,13 @@ class Cluster:
             self._record(nodes, image)
             network.make(self.layout, self.layout.read().network)
             make_admin_key(self.node("node1").machine)
-            with image_file(image) as (archive, image_id):
-
-                def start_machine(node: Node) -> None:
-                    node.machine.start()
-                    node.machine.load(archive, image, image_id)
-                    report(f"{node.machine.name}: its engine answers, and has {image}")
-
-                machines = [partial(start_machine, node) for node in self.nodes()]
-                at_once([partial(self._start_database, report), *machines])
-            at_once([partial(self._start_node, report, node) for node in self.nodes()])
+            image_id = images.id_of(image)
+            machines = [node.machine for node in self.nodes()]
+            starts = [partial(_start_machine, machine, image_id, report) for machine in machines]
+            images.at_once([partial(self._start_database, report), *starts])
+            images.give(image, image_id, machines)
+            report(f"all engines have {image}")
+            images.at_once([partial(self._start_node, report, node) for node in self.nodes()])
 
     def postgres(self, report: Report) -> None:
         """Starts the database alone. Raises: ClusterError, DatabaseError."""
@@ -138,27 +128,7 @@ def check(nodes: int, layout: Layout) -> None:
     layout.check()
 
 
-@contextmanager
-def image_file(image: str) -> Iterator[tuple[Path, str]]:
-    """An archive of an image of this host's engine, and the image's id. Raises: ClusterError."""
-    with tempfile.TemporaryDirectory(prefix="paddock-image-") as directory:
-        archive = Path(directory) / "image.tar"
-        try:
-            with closing(docker.DockerClient(version="auto", timeout=_SECONDS)) as client:
-                found = client.images.get(image)
-                with archive.open("wb") as file:
-                    for chunk in found.save(named=image):
-                        file.write(chunk)
-        except ImageNotFound:
-            raise ClusterError(f"this host's engine has no {image}: `make image`") from None
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"this host's engine does not give {image}: {error}") from None
-        yield archive, str(found.id)
-
-
-def at_once(tasks: Iterable[Callable[[], None]]) -> None:
-    """Runs them in threads, and waits for all. Raises: the first error."""
-    listed = list(tasks)
-    with ThreadPoolExecutor(len(listed)) as pool:
-        for future in [pool.submit(task) for task in listed]:
-            future.result()
+def _start_machine(machine: Machine, image_id: str, report: Report) -> None:
+    images.begin(machine, image_id)
+    machine.start()
+    report(f"{machine.name}: its engine answers")

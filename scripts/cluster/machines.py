@@ -8,8 +8,8 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,19 +72,29 @@ class Machine:
             )
         self._wait()
 
-    def load(self, archive: Path, image: str, image_id: str) -> None:
-        """Gives its engine an image, unless it has that already. Raises: ClusterError."""
-        try:
-            with closing(self.engine()) as client:
-                try:
-                    if client.images.get(image).id == image_id:
-                        return
-                except ImageNotFound:
-                    pass
-                with archive.open("rb") as content:
-                    client.images.load(content)
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"{self.name} can't load {image}: {error}") from None
+    def has(self, image_id: str) -> bool:
+        """Whether its engine has this image. Raises: ClusterError."""
+        with self._engine_errors(), closing(self.engine()) as client:
+            try:
+                client.images.get(image_id)
+            except ImageNotFound:
+                return False
+            return True
+
+    def unused(self) -> bool:
+        """Whether its engine has no container yet. Raises: ClusterError."""
+        with self._engine_errors(), closing(self.engine()) as client:
+            return not client.containers.list(all=True)
+
+    def tag(self, image_id: str, image: str) -> None:
+        """Gives an image of its engine a name. Raises: ClusterError."""
+        with self._engine_errors(), closing(self.engine()) as client:
+            client.images.get(image_id).tag(image)
+
+    def load(self, archive: Path) -> None:
+        """Gives its engine the images of an archive. Raises: ClusterError."""
+        with self._engine_errors(), closing(self.engine()) as client, archive.open("rb") as content:
+            client.images.load(content)
 
     def engine(self, seconds: int = _SECONDS) -> docker.DockerClient:
         """A client of its engine, for a program of the host."""
@@ -116,6 +126,13 @@ class Machine:
             )
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{self.name}: {command} has not ended in {seconds:g} s") from None
+
+    @contextmanager
+    def _engine_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (DockerException, RequestException) as error:
+            raise ClusterError(f"the engine of {self.name} refuses: {error}") from None
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _SECONDS

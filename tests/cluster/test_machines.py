@@ -143,7 +143,7 @@ def test_whatever_was_killed_is_continued_or_removed(sandbox_image: str) -> None
     with place() as layout:
         run = [sys.executable, "-m", "scripts.cluster", "--directory", str(layout.directory)]
         up = [*run, "up", "1", "--image", sandbox_image]
-        for line in ("PostgreSQL answers", "its engine answers"):
+        for line in ("PostgreSQL answers", "its engine answers", "all engines have"):
             with subprocess.Popen(up, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 assert any(line in said for said in process.stdout)

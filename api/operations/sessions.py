@@ -2,6 +2,7 @@
 
 import base64
 
+from api.operations.placing import check_placement
 from api.shape import stops
 from api.shape.access import Access
 from api.shape.answers import Created
@@ -67,7 +68,7 @@ async def create_session(
     context: Context, sessions: SessionsService, templates: Templates, body: SessionBody
 ) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    request = await _request(context, templates, body)
+    request = await _request(context, sessions, templates, body)
     return await created(context, sessions, request, named=body.id is not None)
 
 
@@ -96,6 +97,7 @@ async def list_sessions(
         query.work_id,
         parent_key,
         query.order == "asc",
+        query.keys,
     )
     start = None if query.cursor is None else _decode_cursor(query.cursor)
     found, following = await sessions.finder.page(wanted, start, query.limit)
@@ -141,7 +143,7 @@ async def ensure_session(
     """
     wanted = (context.principal, context.session_id)
     while (session := await sessions.awaited(*wanted)) is None:
-        request = await _request(context, templates, body, context.session_id)
+        request = await _request(context, sessions, templates, body, context.session_id)
         try:
             return await created(context, sessions, request, named=True)
         except ConflictError:
@@ -180,9 +182,14 @@ async def close_session(
 
 
 async def _request(
-    context: Context, templates: Templates, body: SessionBody, session_id: str | None = None
+    context: Context,
+    sessions: SessionsService,
+    templates: Templates,
+    body: SessionBody,
+    session_id: str | None = None,
 ) -> NewSession:
     """The session to create; the template that it names is prepared."""
+    check_placement(context, sessions, body)
     request = views.new_session(body, session_id)
     if body.template is None:
         return request

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from api.shape.failures import failed
-from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.serving.failures import failed
+from orchestrator.ground.serving.problems import document
 
 _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",

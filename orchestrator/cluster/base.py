@@ -6,7 +6,7 @@ grows with each move. A node *claims* a place before it starts anything. Its *le
 it counts as alive. Its *epoch* is its number: a node that was given up gets a new one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,6 +63,14 @@ class Holding:
     amounts: KeyUsage
 
 
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What the cluster has on this node: its sessions by key, and ids of workspaces and volumes."""
+
+    sessions: Mapping[str, Holding]
+    workspaces: Collection[str]
+
+
 class Places(Protocol):
     """The places of sessions. A node is the only writer of its own.
 
@@ -94,8 +102,8 @@ class Places(Protocol):
     def purged(self, workspace_id: str) -> Effect | None:
         """Forgets that the workspace of that id, or the volume, is on this node."""
 
-    async def mine(self) -> Mapping[str, Holding] | None:
-        """This node's places by session key, compared at each start; None: there is no cluster.
+    async def mine(self) -> Mine | None:
+        """What is compared at each start; None: there is no cluster.
 
         Raises: ClusterUnavailableError.
         """
@@ -169,6 +177,19 @@ class Capacity(Protocol):
 
     def report(self) -> NodeReport:
         """The report as of now, without I/O."""
+
+
+class Membership(Protocol):
+    """This node's part in the cluster: its lease, as long as the process lives."""
+
+    async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
+        """Takes the lease, and renews it with reports of the capacity.
+
+        `joined` is awaited each time that the node has become a part of the cluster, at the start
+        and after it was given up, before it says that it is ready: it compares the places. Returns
+        after the first try; while the cluster does not answer, further tries follow. Raises:
+        ConfigError if the settings are not those of this cluster.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class Nodes(Model):
 class NodeNotice(Model):
     """A node has gone away, or is back; the stream goes on with the others."""
 
+    model_config = example({"node": "node-1"})
+
     node: str
 
 

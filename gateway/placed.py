@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gateway.placement import Since, Wanted, added, choose, reason_against
+from gateway.placement import Against, Since, Wanted, added, against, choose
 from orchestrator.cluster.directory import Node
 
 
@@ -72,9 +72,9 @@ class Placements:
                 _recount(on, node, on.sessions)
                 return
 
-    def reasons(self, wanted: Wanted) -> Counter[str]:
+    def reasons(self, wanted: Wanted) -> Counter[Against]:
         """Why how many nodes can't have it."""
-        found = (reason_against(node, wanted) for node in self._nodes)
+        found = (against(node, wanted) for node in self._nodes)
         return Counter(reason for reason in found if reason is not None)
 
 

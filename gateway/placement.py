@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from orchestrator.cluster.base import Amounts, NodeReport
 from orchestrator.cluster.directory import Node
@@ -23,12 +24,12 @@ _OWNER_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A session to be placed. None: the node's default, or not known.
+    """A session to be placed. None: any, or not known.
 
     `labels` must be the node's; `cpus` and `memory_bytes` are what it asks for.
     """
 
-    level: str
+    level: str | None = None
     image: str | None = None
     owner: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Wanted:
     @property
     def shape(self) -> str:
         """The shape of a waiting sandbox that suits it, as in a node's report."""
-        return self.level if self.image is None else f"{self.level} {self.image}"
+        return (self.level or "") if self.image is None else f"{self.level} {self.image}"
 
 
 @dataclass(slots=True)
@@ -52,20 +53,29 @@ class Since:
     by_shape: Counter[str] = field(default_factory=Counter)
 
 
+class Against(StrEnum):
+    """Why nodes can't have a session, as its client reads it after their number."""
 
-def reason_against(node: Node, wanted: Wanted) -> str | None:
-    """Why the session can't be on that node, in words for its client; None: it can."""
+    SILENT = "do not answer"
+    CLOSED = "take no new sessions"
+    LEVEL = "can't enforce its level"
+    IMAGE = "do not have its image"
+    LABELS = "have other labels"
+
+
+def against(node: Node, wanted: Wanted) -> Against | None:
+    """Why the session can't be on that node; None: it can."""
     report = node.report
     if not node.alive:
-        return "do not answer"
-    if report.state != "ready":
-        return "take no new sessions"
-    if wanted.level not in report.levels:
-        return f"can't enforce the level {wanted.level}"
+        return Against.SILENT
+    if not node.takes_sessions:
+        return Against.CLOSED
+    if wanted.level is not None and wanted.level not in report.levels:
+        return Against.LEVEL
     if wanted.image is not None and wanted.image not in report.images:
-        return f"do not have the image {wanted.image}"
+        return Against.IMAGE
     if any(report.labels.get(name) != value for name, value in wanted.labels.items()):
-        return "have other labels"
+        return Against.LABELS
     return None
 
 
@@ -116,9 +126,7 @@ def added(since: Since, report: NodeReport, wanted: Wanted) -> None:
     """
     share = _share(report.capacity)
     since.cpus += share.cpus if wanted.cpus is None else wanted.cpus
-    since.memory_bytes += (
-        share.memory_bytes if wanted.memory_bytes is None else wanted.memory_bytes
-    )
+    since.memory_bytes += share.memory_bytes if wanted.memory_bytes is None else wanted.memory_bytes
     since.sandboxes += 1
     since.by_shape[wanted.shape] += 1
     if wanted.owner is not None:
@@ -135,15 +143,11 @@ def _some(
     found: dict[str, Node] = {}
     for _ in range(4 * COMPARED if len(nodes) > 4 * COMPARED else 0):
         node = nodes[chance.randrange(len(nodes))]
-        if node.name not in excluded and reason_against(node, wanted) is None:
+        if node.name not in excluded and against(node, wanted) is None:
             found[node.name] = node
             if len(found) == COMPARED:
                 return list(found.values())
-    able = [
-        node
-        for node in nodes
-        if node.name not in excluded and reason_against(node, wanted) is None
-    ]
+    able = [node for node in nodes if node.name not in excluded and against(node, wanted) is None]
     return chance.sample(able, min(COMPARED, len(able)))
 
 
@@ -154,5 +158,5 @@ def _share(capacity: Amounts) -> Amounts:
 
 
 def _part(amount: float, of: float) -> float:
-    """The part; a node that says nothing about its capacity counts as full as soon as it is used."""
+    """The part; without a capacity, a node is full as soon as it is used."""
     return amount / of if of > 0 else float(amount > 0)

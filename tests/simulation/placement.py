@@ -53,7 +53,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class _Machine:
-    """A node: it starts a few sandboxes at once, one after the other, and refuses when it is full."""
+    """A node: it starts a few sandboxes at once, others wait, and it refuses when it is full."""
 
     name: str
     places: int

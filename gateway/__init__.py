@@ -1,1 +1,1 @@
-"""The gateway of a cluster: one address for the sessions of all nodes."""
+"""The gateway of a cluster: passes requests to the nodes of their sessions, and places new ones."""

@@ -32,9 +32,9 @@ def describe(error: Exception) -> PaddockError:
     return failed(error)
 
 
-def problem(error: PaddockError, request_id: str) -> web.Response:
-    """The response that carries the problem document."""
-    body = document(error, request_id)
+def problem(error: PaddockError, request_id: str, status: HTTPStatus | None = None) -> web.Response:
+    """The response that carries the problem document; `status` instead of its code's."""
+    body = document(error, request_id, status)
     headers = {}
     if body["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="paddock"'

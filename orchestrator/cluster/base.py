@@ -6,7 +6,7 @@ grows with each move. A node *claims* a place before it starts anything. Its *le
 it counts as alive. Its *epoch* is its number: a node that was given up gets a new one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -169,6 +169,19 @@ class Capacity(Protocol):
 
     def report(self) -> NodeReport:
         """The report as of now, without I/O."""
+
+
+class Membership(Protocol):
+    """This node's part in the cluster: its lease, as long as the process lives."""
+
+    async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
+        """Takes the lease, and renews it with reports of the capacity.
+
+        `joined` is awaited each time that the node has become a part of the cluster, at the start
+        and after it was given up, before it says that it is ready: it compares the places. Returns
+        after the first try; while the cluster does not answer, further tries follow. Raises:
+        ConfigError if the settings are not those of this cluster.
+        """
 
 
 @dataclass(frozen=True, slots=True)

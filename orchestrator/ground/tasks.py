@@ -38,6 +38,7 @@ class TaskName(StrEnum):
     USAGE = "usage"
     HOOKS = "hooks"
     OPEN_NETWORK = "open-network"
+    OUTBOX = "outbox"
 
 
 class TaskState(StrEnum):

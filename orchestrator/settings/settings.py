@@ -17,6 +17,7 @@ from pydantic_settings import (
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.groups.access import AccessSettings
 from orchestrator.settings.groups.capacity import CapacitySettings
+from orchestrator.settings.groups.cluster import ClusterSettings
 from orchestrator.settings.groups.engine import EngineSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
@@ -44,6 +45,7 @@ class _Environment(EnvSettingsSource):
 
 # The settings of the last group come first.
 class Settings(
+    ClusterSettings,
     LifetimeSettings,
     EngineSettings,
     CapacitySettings,

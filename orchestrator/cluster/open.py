@@ -1,0 +1,32 @@
+"""Opens the floor of the cluster: what the settings say, or one machine alone."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.cluster.alone import FileKeys, NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.base import KeySource, Membership, Places, Usage
+from orchestrator.cluster.outbox import Outbox
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.open import GroundFloor
+from orchestrator.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFloor:
+    """What the cluster decides, or this node where it is alone."""
+
+    places: Places
+    usage: Usage
+    key_source: KeySource
+    membership: Membership
+    outbox: Outbox
+
+
+async def open_cluster(
+    settings: Settings, ground: GroundFloor, closers: AsyncExitStack
+) -> ClusterFloor:
+    """Opens the floor; nothing asks the cluster for anything yet. Raises: ConfigError."""
+    outbox = Outbox(ground.database)
+    if settings.cluster is None:
+        return ClusterFloor(OwnPlaces(), OwnUsage(), FileKeys(settings), NoMembership(), outbox)
+    raise ConfigError("PADDOCK_CLUSTER: this version has no store for a cluster: remove it")

@@ -3,9 +3,9 @@
 What others would be told is nothing, and what others would be asked is answered at once.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
-from orchestrator.cluster.base import Capacity, Claim, Holding, Place, Summary
+from orchestrator.cluster.base import Capacity, Claim, Mine, Place, Summary
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.threads import Threads
@@ -40,7 +40,7 @@ class OwnPlaces:
         """Nobody is told."""
         return None
 
-    async def mine(self) -> Mapping[str, Holding] | None:
+    async def mine(self) -> Mine | None:
         """None: there is no cluster."""
         return None
 

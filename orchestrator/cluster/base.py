@@ -6,7 +6,7 @@ grows with each move. A node *claims* a place before it starts anything. Its *le
 it counts as alive. Its *epoch* is its number: a node that was given up gets a new one.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,6 +63,14 @@ class Holding:
     amounts: KeyUsage
 
 
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What the cluster has on this node: its sessions by key, and ids of workspaces and volumes."""
+
+    sessions: Mapping[str, Holding]
+    workspaces: Collection[str]
+
+
 class Places(Protocol):
     """The places of sessions. A node is the only writer of its own.
 
@@ -94,8 +102,8 @@ class Places(Protocol):
     def purged(self, workspace_id: str) -> Effect | None:
         """Forgets that the workspace of that id, or the volume, is on this node."""
 
-    async def mine(self) -> Mapping[str, Holding] | None:
-        """This node's places by session key, compared at each start; None: there is no cluster.
+    async def mine(self) -> Mine | None:
+        """What is compared at each start; None: there is no cluster.
 
         Raises: ClusterUnavailableError.
         """

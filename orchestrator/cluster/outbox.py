@@ -34,7 +34,7 @@ class _Found(NamedTuple):
     """The first messages, and how many there are."""
 
     batch: list[Message]
-    count: int
+    waiting: int
 
 
 class Outbox:
@@ -121,7 +121,7 @@ class Outbox:
         """Delivers until nothing is left, or as much as there was at first."""
         self._news.clear()
         found = await self._look(0)
-        left = found.count
+        left = found.waiting
         while found.batch:
             await delivery.deliver(found.batch)
             FaultPoint.OUTBOX_DELIVERED.reached()
@@ -138,7 +138,7 @@ class Outbox:
         StoreError.
         """
         found = await self._database.write(partial(_next, delivered=delivered), reserve=True)
-        self.waiting = found.count
+        self.waiting = found.waiting
         self._idle = not found.batch and not self._news.is_set()
         return found
 

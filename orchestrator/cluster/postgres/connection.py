@@ -1,6 +1,6 @@
 """What is used of the driver, which has no types of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -9,6 +9,9 @@ class Row(Protocol):
     """A row of a result."""
 
     def __getitem__(self, column: str) -> Any: ...
+
+    def values(self) -> Iterator[Any]:
+        """All columns, in their order."""
 
 
 class Connection(Protocol):

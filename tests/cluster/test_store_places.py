@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.cluster import messages
-from orchestrator.cluster.base import Message
+from orchestrator.cluster.base import Holding, Message, Mine
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ClusterUnavailableError, ConflictError, RateLimitedError
@@ -51,7 +51,7 @@ async def test_a_claim_is_the_nodes_place_and_its_keys_usage(
     place = await one.places.claim(claim("W-1"))
     assert (place.node, place.epoch, place.number) == ("node-1", 1, 1)
     mine = await one.places.mine()
-    assert mine == {"key-W-1": replace(mine["key-W-1"], place=place, amounts=AMOUNTS)}
+    assert mine == Mine({"key-W-1": Holding(place, AMOUNTS)}, frozenset({"w-1"}))
     expected = (1, 500_000, 256 * MIB, 1, 100 * MIB)
     assert await usage_of(database) == await counted_anew(database) == expected
 
@@ -112,7 +112,7 @@ async def test_a_refusal_names_its_limit_and_leaves_nothing(
         await two.places.claim(claim("second", quota=quota))
     assert caught.value.fields["limit"] == limit
     assert caught.value.fields["retry_after"] > 0
-    assert not await two.places.mine()
+    assert not await two.sessions()
     assert await usage_of(database) == await counted_anew(database)
 
 
@@ -196,8 +196,10 @@ async def test_growth_is_asked_for_and_what_is_settled_is_exact(
     with pytest.raises(RateLimitedError, match="max_cpus of this key is 2, it holds 2 "):
         await two.usage.grow("ann", "key-b", KeyUsage(1, 0.6, 256 * MIB), quota)
     for _ in range(2):  # it is whole amounts, not differences
-        one.put(Kind.SETTLED, messages.settled("key-a", KeyUsage(1, 0.25, 64 * MIB, 1, 100 * MIB)))
-        await one.deliver()
+        one.outbox.put(
+            Kind.SETTLED, messages.settled("key-a", KeyUsage(1, 0.25, 64 * MIB, 1, 100 * MIB))
+        )
+        await one.outbox.delivered()
     assert await usage_of(database) == (2, 750_000, 320 * MIB, 2, 200 * MIB)
     assert await usage_of(database) == await counted_anew(database)
     with pytest.raises(ClusterUnavailableError, match="no place of this session"):
@@ -241,8 +243,8 @@ async def test_messages_count_once_however_often_they_come(
     for name in ("a", "b"):
         await one.places.claim(claim(name))
     sent = [
-        one.put(Kind.RELEASED, messages.released("key-a", "2026-01-31T13:00:00.000000Z")),
-        one.put(Kind.PURGED, messages.purged("a")),
+        one.outbox.put(Kind.RELEASED, messages.released("key-a", "2026-01-31T13:00:00.000000Z")),
+        one.outbox.put(Kind.PURGED, messages.purged("a")),
     ]
     await one.delivery.deliver(sent[:1])
     await asyncio.gather(*(one.delivery.deliver(sent) for _ in range(8)))
@@ -250,7 +252,7 @@ async def test_messages_count_once_however_often_they_come(
     # The id is used again, and an old message does not end the new session.
     await one.places.claim(claim("a", key="key-a"[::-1]))
     await one.delivery.deliver(sent)
-    assert set(await one.places.mine()) == {"key-b", "a-yek"}
+    assert await one.sessions() == {"key-b", "a-yek"}
     assert (await usage_of(database))[0] == 2
 
 
@@ -258,8 +260,8 @@ async def test_no_text_of_a_session_holds_back_later_messages(nodes: list[StoreN
     one, _ = nodes
     await one.places.claim(claim("a"))
     odd = summary(labels={"x\0": "y\ud800"}, work_id="\0\udfff")
-    one.put(Kind.CHANGED, messages.changed("key-a", odd))
-    one.outbox.append(Message(2, "of a later version", {}))
-    one.sent = 2
+    one.outbox.put(Kind.CHANGED, messages.changed("key-a", odd))
+    one.outbox.messages.append(Message(2, "of a later version", {}))
+    one.outbox.sent = 2
     await one.release("key-a")
-    assert not await one.places.mine()
+    assert not await one.sessions()

@@ -1,8 +1,9 @@
 """Nodes of a cluster that have only their store: a lease, places, usage and an outbox in memory."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.cluster import messages
@@ -15,6 +16,7 @@ from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase, administering
 from orchestrator.cluster.postgres.usage import PostgresUsage
 from orchestrator.ground.limits import KeyLimits, KeyUsage
+from orchestrator.ground.store.effect import Effect
 
 CLUSTER = "blue"
 MIB = 1024 * 1024
@@ -48,6 +50,40 @@ def report(name: str, **members: Any) -> NodeReport:
                       **{**about, **members})  # fmt: skip
 
 
+class MemoryOutbox:
+    """Messages in memory, delivered when they are asked for."""
+
+    def __init__(self, delivery: PostgresDelivery) -> None:
+        self.messages: list[Message] = []
+        self.sent = 0
+        self._delivery = delivery
+
+    def put(self, kind: str, body: Mapping[str, Any]) -> Message:
+        """Adds a message."""
+        self.sent += 1
+        message = Message(self.sent, kind, json.loads(json.dumps(body)))
+        self.messages.append(message)
+        return message
+
+    def telling(self, kind: Kind, body: Mapping[str, Any]) -> Effect:
+        """An effect without a database."""
+
+        def apply(connection: object) -> None:
+            self.put(kind, body)
+
+        return apply
+
+    async def tell(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        """Adds a message."""
+        self.put(kind, body)
+
+    async def delivered(self) -> None:
+        """Delivers what is left."""
+        if self.messages:
+            await self._delivery.deliver(self.messages)
+            self.messages.clear()
+
+
 @dataclass
 class StoreNode:
     """A node without a control plane. `outbox` has what was not delivered yet."""
@@ -57,35 +93,26 @@ class StoreNode:
     places: PostgresPlaces
     usage: PostgresUsage
     delivery: PostgresDelivery
-    outbox: list[Message] = field(default_factory=list)
-    sent: int = 0
+    outbox: MemoryOutbox
 
-    def put(self, kind: Kind, body: Mapping[str, Any]) -> Message:
-        """Adds a message to the outbox."""
-        self.sent += 1
-        message = Message(self.sent, kind, body)
-        self.outbox.append(message)
-        return message
-
-    async def deliver(self) -> None:
-        """Delivers the outbox."""
-        await self.delivery.deliver(self.outbox)
-        self.outbox.clear()
+    async def sessions(self) -> set[str]:
+        """The keys of its sessions, according to the cluster."""
+        return set((await self.places.mine()).sessions)
 
     async def release(self, key: str) -> None:
         """Ends a session."""
-        self.put(Kind.RELEASED, messages.released(key, ENDED))
-        await self.deliver()
+        self.outbox.put(Kind.RELEASED, messages.released(key, ENDED))
+        await self.outbox.delivered()
 
     async def purge(self, workspace: str) -> None:
         """Purges a workspace."""
-        self.put(Kind.PURGED, messages.purged(workspace))
-        await self.deliver()
+        self.outbox.put(Kind.PURGED, messages.purged(workspace))
+        await self.outbox.delivered()
 
     async def unclaim(self, key: str) -> None:
         """Withdraws a claim."""
-        self.put(Kind.UNCLAIMED, messages.unclaimed(key))
-        await self.deliver()
+        await self.places.unclaim(key)
+        await self.outbox.delivered()
 
 
 def made_node(
@@ -94,12 +121,15 @@ def made_node(
     """A node that has not joined yet."""
     lease = Lease(database, name, identity or f"identity of {name}", **options)
     lease.tells(lambda: report(name))
+    delivery = PostgresDelivery(database, lease)
+    outbox = MemoryOutbox(delivery)
     return StoreNode(
         database,
         lease,
-        PostgresPlaces(database, lease),
-        PostgresUsage(database, lease),
-        PostgresDelivery(database, lease),
+        PostgresPlaces(database, lease, outbox),
+        PostgresUsage(database, lease, outbox),
+        delivery,
+        outbox,
     )
 
 

@@ -34,6 +34,16 @@ class PostgresMembership:
         self._task: Supervised | None = None
         self._member = False
 
+    @property
+    def epoch(self) -> int:
+        """As `Membership.epoch`."""
+        return self._lease.epoch
+
+    @property
+    def state(self) -> str:
+        """As `Membership.state`."""
+        return self._lease.state
+
     async def join(self, capacity: Capacity, joined: Joined) -> None:
         """As `Membership.join`. Raises: ConfigError."""
         self._lease.tells(capacity.report)

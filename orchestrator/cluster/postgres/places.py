@@ -1,15 +1,19 @@
 """Places of sessions: claimed in one transaction, by the node that has the session."""
 
 import json
-from collections.abc import Mapping
 
-from orchestrator.cluster.base import Claim, Holding, Place, Summary
+from orchestrator.cluster import messages
+from orchestrator.cluster.base import Claim, Holding, Mine, Place, Summary
+from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.postgres.connection import Connection, Row
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.pool import ClusterDatabase
+from orchestrator.cluster.postgres.telling import Telling
 from orchestrator.cluster.postgres.texts import plain
 from orchestrator.cluster.postgres.usage import Counted, add, counted
 from orchestrator.ground.errors import ClusterUnavailableError, ConflictError
+from orchestrator.ground.events import now
+from orchestrator.ground.store.effect import Effect
 
 # Everything but the usage, whose row all nodes want and which therefore comes last. A withdrawal
 # waits for the lock, so that it never comes before a claim that the network has delayed.
@@ -58,12 +62,14 @@ def summary_values(summary: Summary) -> tuple[str, str, str, str | None, str | N
 class PostgresPlaces:
     """The places of this node's sessions in the cluster's database."""
 
-    def __init__(self, database: ClusterDatabase, lease: Lease) -> None:
+    def __init__(self, database: ClusterDatabase, lease: Lease, outbox: Telling) -> None:
         self._database = database
         self._lease = lease
+        self._outbox = outbox
 
     async def claim(self, claim: Claim) -> Place:
         """As `Places.claim`."""
+        await self._outbox.delivered()
         self._lease.check()
         amounts = counted(claim.amounts)
 
@@ -105,14 +111,33 @@ class PostgresPlaces:
                 " this cluster: use another id, or purge it there first"
             )
 
-    async def mine(self) -> Mapping[str, Holding]:
+    async def unclaim(self, session_key: str) -> None:
+        """As `Places.unclaim`; it is done when the outbox is delivered."""
+        await self._outbox.tell(Kind.UNCLAIMED, messages.unclaimed(session_key))
+
+    def changed(self, session_key: str, summary: Summary) -> Effect:
+        """As `Places.changed`."""
+        return self._outbox.telling(Kind.CHANGED, messages.changed(session_key, summary))
+
+    def released(self, session_key: str, session_id: str) -> Effect:
+        """As `Places.released`."""
+        return self._outbox.telling(Kind.RELEASED, messages.released(session_key, now()))
+
+    def purged(self, workspace_id: str) -> Effect:
+        """As `Places.purged`."""
+        return self._outbox.telling(Kind.PURGED, messages.purged(workspace_id))
+
+    async def mine(self) -> Mine:
         """As `Places.mine`."""
+        await self._outbox.delivered()
         self._lease.check()
 
-        async def work(connection: Connection) -> Mapping[str, Holding]:
+        async def work(connection: Connection) -> Mine:
             node, epoch = self._lease.node, self._lease.epoch
             rows = await connection.fetch(_MINE, node, epoch)
-            return {row["session_key"]: _holding(node, epoch, row) for row in rows}
+            sessions = {row["session_key"]: _holding(node, epoch, row) for row in rows}
+            found = await connection.fetch("SELECT id FROM workspaces WHERE node = $1", node)
+            return Mine(sessions, frozenset(row["id"] for row in found))
 
         return await self._database.transaction(work)
 

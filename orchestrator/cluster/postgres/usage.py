@@ -5,11 +5,15 @@ Cores are counted in millionths, so that sums of many nodes stay exact.
 
 from typing import NamedTuple
 
+from orchestrator.cluster import messages
+from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.postgres.connection import Connection
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.pool import ClusterDatabase
+from orchestrator.cluster.postgres.telling import Telling
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
+from orchestrator.ground.store.effect import Effect
 
 _MICRO = 1_000_000
 
@@ -150,12 +154,14 @@ SELECT more.*, EXISTS (SELECT FROM used) AS done FROM more
 class PostgresUsage:
     """Asks the cluster before a key uses more."""
 
-    def __init__(self, database: ClusterDatabase, lease: Lease) -> None:
+    def __init__(self, database: ClusterDatabase, lease: Lease, outbox: Telling) -> None:
         self._database = database
         self._lease = lease
+        self._outbox = outbox
 
     async def grow(self, owner: str, session_key: str, most: KeyUsage, quota: KeyLimits) -> None:
         """As `Usage.grow`, in one statement."""
+        await self._outbox.delivered()
         self._lease.check()
         wanted = counted(most)
 
@@ -177,8 +183,13 @@ class PostgresUsage:
 
         await self._database.transaction(work)
 
+    def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect:
+        """As `Usage.settled`."""
+        return self._outbox.telling(Kind.SETTLED, messages.settled(session_key, amounts))
+
     async def add_volume(self, owner: str, volume_id: str, size: int, quota: KeyLimits) -> None:
         """As `Usage.add_volume`; one that is counted already is not counted again."""
+        await self._outbox.delivered()
         self._lease.check()
 
         async def work(connection: Connection) -> None:

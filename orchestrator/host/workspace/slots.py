@@ -89,11 +89,21 @@ def claim(
     return _add(conn, workspace_id, owner, uid_base, uid_count, quota)
 
 
+def new_volume_id() -> str:
+    """The id of a volume's files."""
+    return f"{_VOLUME}{secrets.token_hex(8)}"
+
+
 def add_volume(
-    conn: sqlite3.Connection, owner: str, uid_base: int, uid_count: int, quota: Quota, size: int
+    conn: sqlite3.Connection,
+    volume_id: str,
+    owner: str,
+    uid_base: int,
+    uid_count: int,
+    quota: Quota,
+    size: int,
 ) -> Workspace:
     """Records the files of a new volume. Raises: CapacityExhaustedError if every uid is in use."""
-    volume_id = f"{_VOLUME}{secrets.token_hex(8)}"
     volume = _add(conn, volume_id, owner, uid_base, uid_count, quota)
     set_size(conn, volume_id, size)
     return volume
@@ -132,6 +142,17 @@ def set_size(
         {"id": workspace_id, "size": size},
     )
     return changed.rowcount > 0
+
+
+def size(conn: sqlite3.Connection, workspace_id: str) -> int | None:
+    """The workspace's size limit in bytes; None if there is no such workspace."""
+    row = conn.execute("SELECT size FROM workspaces WHERE id = ?", (workspace_id,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def sizes(conn: sqlite3.Connection) -> dict[str, int]:
+    """The size limits of all workspaces and volumes in bytes, by their ids."""
+    return dict(conn.execute("SELECT id, size FROM workspaces").fetchall())
 
 
 def uids(conn: sqlite3.Connection) -> list[int]:

@@ -65,6 +65,8 @@ class Reload:
         """
         self.problems: dict[Path, str] = {}
         directory = self._directory = settings.levels_dir
+        self.key_files = FollowedKeys(settings)
+        self.keys = self.key_files.ring
         # A file must exist to be watched.
         ensure_file(settings.images_path)
         # They are taken before the files are read, so that an edit during the read is noticed.
@@ -73,8 +75,6 @@ class Reload:
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self._runtimes = Runtimes(settings.runtime)
-        self.key_files = FollowedKeys(settings)
-        self.keys = self.key_files.ring
         self.images = ListedImages(listed(settings), settings.default_images)
 
         def read_levels() -> Callable[[], None]:

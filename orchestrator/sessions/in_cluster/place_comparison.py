@@ -14,10 +14,10 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect, together
-from orchestrator.host.workspace import slots
 from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
 from orchestrator.sessions.in_cluster.session_place import amounts_of
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
+from orchestrator.sessions.in_cluster.workspace_sizes import all_sizes
 from orchestrator.state import session_rows, stored_sessions
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
@@ -62,7 +62,7 @@ class PlaceComparison:
         mine = await self._places.mine()
         if mine is None:
             return
-        sizes = await self._database.read(slots.sizes)
+        sizes = await self._database.read(all_sizes)
         for session in live:
             if session.live:
                 await self._compare(session, mine.sessions.get(session.key), sizes)

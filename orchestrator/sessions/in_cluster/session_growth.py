@@ -8,8 +8,8 @@ from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
-from orchestrator.host.workspace import slots
 from orchestrator.rules.policy.levels import SessionLimits
+from orchestrator.sessions.in_cluster import workspace_sizes
 from orchestrator.sessions.in_cluster.session_place import amounts_of, most_of
 from orchestrator.state.session import Session
 
@@ -39,7 +39,7 @@ class SessionGrowth:
             return None
 
         def apply(connection: sqlite3.Connection) -> None:
-            size = slots.size(connection, session.workspace.id)
+            size = workspace_sizes.size_of(connection, session.workspace.id)
             amounts = amounts_of(session, session.limits, size)
             settled = self._usage.settled(session.owner, session.key, amounts)
             if settled is not None:

@@ -74,5 +74,8 @@ class FileKeys:
 class NoMembership:
     """It is in no cluster."""
 
+    epoch = 0
+    state = "ready"
+
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """There is nothing to join."""

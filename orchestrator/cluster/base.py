@@ -109,7 +109,7 @@ class Places(Protocol):
         """
 
 
-class Usage(Protocol):
+class ClusterUsage(Protocol):
     """What an owner's sessions and workspaces use in the whole cluster.
 
     Amounts are whole ones, no differences: what was lost on the way is mended by the next message.
@@ -182,6 +182,14 @@ class Capacity(Protocol):
 class Membership(Protocol):
     """This node's part in the cluster: its lease, as long as the process lives."""
 
+    @property
+    def epoch(self) -> int:
+        """Its number in the cluster; 0: it is in none, or has never had a lease."""
+
+    @property
+    def state(self) -> str:
+        """ready, draining or gone."""
+
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """Takes the lease, and renews it with reports of the capacity.
 
@@ -201,7 +209,7 @@ class Message:
     body: Mapping[str, Any]
 
 
-class Delivery(Protocol):
+class MessageDelivery(Protocol):
     """Takes messages of the outbox to the cluster."""
 
     async def deliver(self, messages: Sequence[Message]) -> None:

@@ -85,7 +85,7 @@ class ControlPlane(Instance):
         )
         ground = await open_ground(settings.state_dir, lag, closers)
         cluster = await open_cluster(settings, ground, files.key_files.source, closers)
-        await files.key_files.use(cluster.key_source)
+        await files.key_files.use(cluster.key_source, ground.tasks)
         host = await open_host(settings, ground, engine, closers)
         await files.use(host.runtimes)
         record = await open_record(settings, ground, rules, files.secrets, closers)

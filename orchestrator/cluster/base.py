@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.access.keys import KeyRing
 
 
@@ -135,7 +136,10 @@ class KeySource(Protocol):
     """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
 
     async def load(self) -> KeyRing:
-        """All keys. Raises: ConfigError, ClusterUnavailableError if there is no valid copy."""
+        """All keys; without a valid copy of a cluster's only this machine's. Raises: ConfigError."""
+
+    def follow(self, keys: KeyRing, tasks: Tasks) -> None:
+        """From now on, what a cluster changes is in force in `keys`, too. Files are watched."""
 
 
 @dataclass(frozen=True, slots=True)

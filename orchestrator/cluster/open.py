@@ -29,4 +29,12 @@ async def open_cluster(
     outbox = Outbox(ground.database)
     if settings.cluster is None:
         return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
-    raise ConfigError("PADDOCK_CLUSTER: this version has no store for a cluster: remove it")
+    # Only here, so that one machine alone needs nothing of a cluster.
+    try:
+        from orchestrator.cluster.postgres.open import open_store
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
+        ) from None
+    store = await open_store(settings, ground, outbox, file_keys, closers)
+    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)

@@ -32,7 +32,7 @@ class PostgresDelivery:
         self._lease = lease
 
     async def deliver(self, messages: Sequence[Message]) -> None:
-        """As `Delivery.deliver`."""
+        """As `MessageDelivery.deliver`."""
         self._lease.check()
 
         async def work(connection: Connection) -> None:

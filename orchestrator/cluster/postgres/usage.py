@@ -160,7 +160,7 @@ class PostgresUsage:
         self._outbox = outbox
 
     async def grow(self, owner: str, session_key: str, most: KeyUsage, quota: KeyLimits) -> None:
-        """As `Usage.grow`, in one statement."""
+        """As `ClusterUsage.grow`, in one statement."""
         await self._outbox.delivered()
         self._lease.check()
         wanted = counted(most)
@@ -184,11 +184,11 @@ class PostgresUsage:
         await self._database.transaction(work)
 
     def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect:
-        """As `Usage.settled`."""
+        """As `ClusterUsage.settled`."""
         return self._outbox.telling(Kind.SETTLED, messages.settled(session_key, amounts))
 
     async def add_volume(self, owner: str, volume_id: str, size: int, quota: KeyLimits) -> None:
-        """As `Usage.add_volume`; one that is counted already is not counted again."""
+        """As `ClusterUsage.add_volume`; one that is counted already is not counted again."""
         await self._outbox.delivered()
         self._lease.check()
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.cluster.alone import FileKeys
 from orchestrator.cluster.base import KeySource
+from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.settings.settings import Settings
@@ -42,12 +43,13 @@ class FollowedKeys:
         )
         return [keys, admin_key]
 
-    async def use(self, source: KeySource) -> None:
+    async def use(self, source: KeySource, tasks: Tasks) -> None:
         """Has the source's keys instead, from now on. Raises: the errors of `KeySource.load`."""
         if source is not self.source:
             self.source = source
             await self._load()
             self.ring.replace(self._loaded)
+            source.follow(self.ring, tasks)
 
     async def _load(self) -> None:
         self._loaded = await self.source.load()

@@ -7,7 +7,8 @@ should not, are named.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -15,8 +16,8 @@ from urllib.parse import urlencode
 from aiohttp import ClientError, ClientResponse
 from yarl import URL
 
-from gateway.faces.peers import Headers, Peer
-from orchestrator.ground.errors import PaddockError
+from gateway.errors import RETRY_SECONDS, NodeUnavailableError
+from gateway.members import Face, Member
 from orchestrator.ground.task_scope import TaskScope
 
 # All nodes together get so long; a search of a node examines for less than a second.
@@ -37,6 +38,8 @@ _REFUSALS = (
     HTTPStatus.BAD_REQUEST,
 )
 Answer = dict[str, Any]
+# A caller's headers as nodes get them.
+Headers = Sequence[tuple[str, str]]
 Query = Mapping[str, str]
 
 
@@ -65,10 +68,11 @@ class NoAnswerError(Exception):
 
 
 class Asked(NamedTuple):
-    """Answers by node, and the names of nodes without one."""
+    """Answers by node, the names of nodes that gave none, and refusals of the caller."""
 
     answers: dict[str, Answer]
     missing: list[str]
+    refusals: list[Refusal]
 
 
 # The query for a node, if its pages may be so long.
@@ -86,7 +90,7 @@ class Asking:
 
     async def pages(
         self,
-        peers: Sequence[Peer],
+        members: Sequence[Member],
         path: str,
         query_of: QueryOf,
         headers: Headers,
@@ -95,15 +99,15 @@ class Asking:
     ) -> Asked:
         """A page of each of these nodes; one whose page is too long gets a lower limit once.
 
-        Raises: RefusedError.
+        Raises: RefusedError; NodeUnavailableError if there are nodes, and none answers.
         """
-        most = max(_LEAST_BYTES, min(_MOST_BYTES, _ALL_BYTES // max(1, len(peers))))
+        most = max(_LEAST_BYTES, min(_MOST_BYTES, _ALL_BYTES // max(1, len(members))))
 
-        async def asked(peer: Peer) -> Answer:
+        async def asked(member: Member) -> Answer:
             for each in dict.fromkeys((limit, max(1, limit // 16), 1)):
                 try:
-                    url = f"{path}?{urlencode(query_of(peer.name, each))}"
-                    answer = await ask(peer, url, headers, most)
+                    url = f"{path}?{urlencode(query_of(member.name, each))}"
+                    answer = await ask(member, url, headers, most)
                 except TooLongError:
                     continue
                 if check(answer):
@@ -111,92 +115,112 @@ class Asking:
                 break
             raise NoAnswerError
 
+        found = await self.each(members, asked)
+        _refuse(found)
+        if found.missing and not found.answers:
+            raise NodeUnavailableError(
+                "no node that is asked for this answers: try again", retry_after=RETRY_SECONDS
+            )
+        return found
+
+    async def each(
+        self, members: Sequence[Member], asked: Callable[[Member], Coroutine[Any, Any, Answer]]
+    ) -> Asked:
+        """What each of these nodes is asked at once, and says in time; the others are missing."""
         async with self._turns:
-            return await self._gathered(peers, asked)
+            scope = TaskScope("asking nodes")
+            tasks = {each.name: scope.begin(asked(each)) for each in members if each.alive}
+            try:
+                if tasks:
+                    await asyncio.wait(tasks.values(), timeout=self._seconds)
+                found = _collected(tasks)
+            finally:
+                await scope.close()
+            found.missing.extend(each.name for each in members if each.name not in tasks)
+            found.missing.sort()
+            return found
 
-    async def _gathered(self, peers: Sequence[Peer], asked: Callable[[Peer], Any]) -> Asked:
-        scope = TaskScope("asking nodes")
-        tasks = {peer.name: scope.begin(asked(peer)) for peer in peers if peer.alive}
+
+def _collected(tasks: Mapping[str, asyncio.Task[Answer]]) -> Asked:
+    found = Asked({}, [], [])
+    for name, task in tasks.items():
+        if not task.done() or task.cancelled():
+            found.missing.append(name)
+            continue
         try:
-            if tasks:
-                await asyncio.wait(tasks.values(), timeout=self._seconds)
-            answers: dict[str, Answer] = {}
-            missing = [peer.name for peer in peers if peer.name not in tasks]
-            refusals: list[Refusal] = []
-            for name, task in tasks.items():
-                error = task.exception() if task.done() and not task.cancelled() else None
-                if isinstance(error, RefusedError):
-                    refusals.append(error.refusal)
-                elif not task.done() or task.cancelled() or isinstance(error, NoAnswerError):
-                    missing.append(name)
-                elif error is not None:
-                    raise error
-                else:
-                    answers[name] = task.result()
-        finally:
-            await scope.close()
-        _refuse(refusals, answers)
-        return Asked(answers, sorted(missing))
+            found.answers[name] = task.result()
+        except RefusedError as error:
+            found.refusals.append(error.refusal)
+        except (NoAnswerError, TooLongError):
+            found.missing.append(name)
+    return found
 
 
-def _refuse(refusals: Sequence[Refusal], answers: Mapping[str, Answer]) -> None:
+def _refuse(found: Asked) -> None:
     """Raises: RefusedError. What one node does not know, another one may."""
     for status in _REFUSALS:
-        for refusal in refusals:
+        for refusal in found.refusals:
             if refusal.status == status:
                 raise RefusedError(refusal)
-    if refusals and not answers:
-        raise RefusedError(refusals[0])
+    if found.refusals and not found.answers:
+        raise RefusedError(found.refusals[0])
 
 
-async def ask(peer: Peer, path: str, headers: Headers, most: int = _MOST_BYTES) -> Answer:
+async def ask(member: Member, path: str, headers: Headers, most: int = _MOST_BYTES) -> Answer:
     """A node's answer to a GET, a JSON object. It has no time limit of its own.
 
     Raises: RefusedError, TooLongError, NoAnswerError.
     """
-    return await exchanged(peer, "GET", path, headers, None, most)
+    async with asked_of(member, "GET", path, headers) as answer:
+        return await read_answer(answer, most)
 
 
-async def exchanged(
-    peer: Peer, method: str, path: str, headers: Headers, body: bytes | None, most: int
-) -> Answer:
-    """A node's answer, a JSON object. Raises: as `ask`."""
+@asynccontextmanager
+async def asked_of(
+    member: Member, method: str, path: str, headers: Headers, body: bytes | None = None
+) -> AsyncIterator[ClientResponse]:
+    """A node's answer, which is read within the block. Raises: NoAnswerError, also from there."""
     task = asyncio.current_task()
-    with peer.exchanges.by_this_task():
+    with member.exchanges.by_this_task():
         try:
-            asked = peer.http().request(
+            asked = member.client(Face.API).request(
                 method,
-                URL(peer.url + path, encoded=True),
+                URL(member.url + path, encoded=True),
                 headers=headers,
                 data=body,
                 allow_redirects=False,
-                server_hostname=peer.name if peer.url.startswith("https") else None,
+                server_hostname=member.name if member.url.startswith("https") else None,
             )
             async with asked as answer:
-                return await _read(answer, most)
+                yield answer
         except asyncio.CancelledError:
-            if peer.alive or task is None or task.cancelling() > 1:
+            # The end of the node's lease cuts what goes on with it; other ends are the caller's.
+            if member.alive or task is None or task.cancelling() != 1:
                 raise
             task.uncancel()
             raise NoAnswerError from None
-        except (ClientError, PaddockError, TimeoutError, ValueError, RecursionError):
+        except (ClientError, NodeUnavailableError, TimeoutError, ValueError, RecursionError):
             raise NoAnswerError from None
 
 
-async def _read(answer: ClientResponse, most: int) -> Answer:
+async def read_answer(answer: ClientResponse, most: int = _MOST_BYTES) -> Answer:
+    """The JSON object of a success. Raises: RefusedError, TooLongError, NoAnswerError."""
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError
     if answer.status >= HTTPStatus.BAD_REQUEST:
-        names = ("Content-Type", "Retry-After", "WWW-Authenticate")
-        headers = {name: answer.headers[name] for name in names if name in answer.headers}
-        body = await _whole(answer, _MOST_PROBLEM)
-        raise RefusedError(Refusal(answer.status, headers, body))
+        raise RefusedError(await _refusal(answer))
     if answer.status != HTTPStatus.OK:
         raise NoAnswerError
     found = json.loads(await _whole(answer, most))
     if not isinstance(found, dict):
         raise NoAnswerError
     return found
+
+
+async def _refusal(answer: ClientResponse) -> Refusal:
+    names = ("Content-Type", "Retry-After", "WWW-Authenticate")
+    headers = {name: answer.headers[name] for name in names if name in answer.headers}
+    return Refusal(answer.status, headers, await _whole(answer, _MOST_PROBLEM))
 
 
 async def _whole(answer: ClientResponse, most: int) -> bytes:

@@ -1,13 +1,14 @@
 """Lists that each node has a part of: approvals, and what a search of the record finds."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from gateway.faces.asking import Answer, Asking, Query
+from gateway.faces.asking import Answer, Asking, Headers, Query
 from gateway.faces.merging import END, NodePage, Sorting, merged
-from gateway.faces.peers import Headers, Peers
 from gateway.faces.positions import Position, Positions, Series
 from gateway.faces.sessions import ListPage
+from gateway.members import Members
 
 _MOST_NUMBER = 2**64
 
@@ -41,10 +42,10 @@ APPROVALS = Listed(
 class MergedList:
     """Pages of such a list over all nodes."""
 
-    def __init__(self, listed: Listed, cluster: str, peers: Peers, asking: Asking) -> None:
+    def __init__(self, listed: Listed, cluster: str, members: Members, asking: Asking) -> None:
         self._listed = listed
         self._positions = Positions(cluster, listed.series)
-        self._peers = peers
+        self._members = members
         self._asking = asking
 
     async def page(
@@ -56,7 +57,7 @@ class MergedList:
         """
         position = Position() if cursor is None else self._positions.read(cursor, "cursor")
         before = position.of_nodes
-        peers = [peer for peer in self._peers() if before.get(peer.name) != END]
+        members = [each for each in self._members.all if before.get(each.name) != END]
         passed = {name: text for name, text in given.items() if name not in ("cursor", "limit")}
 
         def query(node: str, most: int) -> Query:
@@ -64,12 +65,13 @@ class MergedList:
             return {**passed, **where, "limit": str(most)}
 
         asked = await self._asking.pages(
-            peers, self._listed.path, query, headers, self._is_page, limit
+            members, self._listed.path, query, headers, partial(is_page, self._listed), limit
         )
         pages = {name: self._page(answer) for name, answer in asked.answers.items()}
         found = merged(pages, before, self._listed.sorting, limit)
-        ended = all(found.positions.get(peer.name) == END for peer in self._peers())
-        following = None if ended else self._positions.write(Position(found.positions))
+        # A node that does not answer must not keep a client that reads all pages for good.
+        goes_on = any(found.positions.get(name) != END for name in asked.answers)
+        following = None if not goes_on else self._positions.write(Position(found.positions))
         counts = {
             name: sum(answer[name] for answer in asked.answers.values())
             for name in self._listed.counts
@@ -84,18 +86,18 @@ class MergedList:
             return NodePage(items, self._listed.sorting.number(items[-1]))
         return NodePage(items, int(following))
 
-    def _is_page(self, answer: Answer) -> bool:
-        """Whether the answer is a page, whose items have what they are sorted by."""
-        try:
-            sorting = self._listed.sorting
-            numbers = [sorting.number(item) for item in answer["items"]]
-            times = [item[sorting.by] for item in answer["items"]]
-            counts = [answer[name] for name in self._listed.counts]
-            following = 1 if answer["next"] is None else int(answer["next"])
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return False
-        return (
-            all(END < number < _MOST_NUMBER for number in (*numbers, following))
-            and all(isinstance(time, str) for time in times)
-            and all(type(count) is int for count in counts)
-        )
+
+def is_page(listed: Listed, answer: Answer) -> bool:
+    """Whether an answer is a page of the list, whose items have what they are sorted by."""
+    try:
+        numbers = [listed.sorting.number(item) for item in answer["items"]]
+        times = [item[listed.sorting.by] for item in answer["items"]]
+        counts = [answer[name] for name in listed.counts]
+        following = 1 if answer["next"] is None else int(answer["next"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return (
+        all(END < number < _MOST_NUMBER for number in (*numbers, following))
+        and all(isinstance(time, str) for time in times)
+        and all(type(count) is int for count in counts)
+    )

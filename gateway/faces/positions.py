@@ -16,8 +16,8 @@ from enum import StrEnum
 from orchestrator.ground.errors import ValidationError
 
 # A cluster has at most so many nodes whose positions fit into a header.
-MOST_NODES = 256
-# 256 names of 64 characters, each with a number of 20 digits, in base64.
+MOST_NODES = 1024
+# 1,024 names of 12 characters, or 256 of 64, each with its number, in base64.
 MOST_CHARACTERS = 32 * 1024
 _MOST_NUMBER = 2**64
 _NODE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?"

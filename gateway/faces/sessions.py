@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from gateway.faces.asking import Answer, Asking, Query
+from gateway.faces.asking import Answer, Asking, Headers, Query
 from gateway.faces.merging import Item
-from gateway.faces.peers import Headers, Peers
+from gateway.members import Members
 from orchestrator.cluster.directory import (
     MOST_SESSIONS,
     Directory,
@@ -39,9 +39,9 @@ class ListPage(NamedTuple):
 class SessionList:
     """Pages of the sessions of all nodes."""
 
-    def __init__(self, directory: Directory, peers: Peers, asking: Asking) -> None:
+    def __init__(self, directory: Directory, members: Members, asking: Asking) -> None:
         self._directory = directory
-        self._peers = peers
+        self._members = members
         self._asking = asking
 
     async def page(
@@ -58,14 +58,14 @@ class SessionList:
         keys: dict[str, list[str]] = defaultdict(list)
         for row in found.items:
             keys[row.node].append(row.session_key)
-        peers = [peer for peer in self._peers() if peer.name in keys]
+        members = [member for member in self._members.all if member.name in keys]
         passed = {name: text for name, text in given.items() if name not in ("cursor", "limit")}
 
         def query(node: str, limit: int) -> Query:
             return {**passed, "keys": ",".join(keys[node]), "limit": str(most)}
 
-        asked = await self._asking.pages(peers, _PATH, query, headers, _is_list, most)
-        unknown = keys.keys() - {peer.name for peer in peers}
+        asked = await self._asking.pages(members, _PATH, query, headers, _is_list, most)
+        unknown = keys.keys() - {member.name for member in members}
         missing = sorted({*asked.missing, *unknown})
         items = list(_in_order(found.items, asked.answers))
         following = None if found.next is None else encode_cursor(found.next)

@@ -5,7 +5,10 @@ from http import HTTPStatus
 from orchestrator.ground.errors import PaddockError
 
 RETRY_SECONDS = 2
-_STATUSES = {"node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE}
+_STATUSES = {
+    "node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "cluster_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+}
 
 
 class NodeUnavailableError(PaddockError):

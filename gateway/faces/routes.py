@@ -26,7 +26,7 @@ from gateway.faces.queries import (
     ClusterSearchQuery,
 )
 from gateway.faces.sessions import ListPage, SessionList
-from gateway.faces.streams import EventStream, Sent, starts_of
+from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
 from gateway.headers import for_node
 from gateway.open import Gateway
@@ -78,10 +78,18 @@ class Faces:
     """Answers for all nodes."""
 
     def __init__(
-        self, gateway: Gateway, changes: NodeChanges, asking: Asking | None = None
+        self,
+        gateway: Gateway,
+        cluster: str,
+        changes: NodeChanges,
+        *,
+        asking: Asking | None = None,
+        pauses: Pauses = PAUSES,
     ) -> None:
+        """`cluster` is its name, which positions have; `changes` are the database's."""
         self._gateway = gateway
-        members, cluster = gateway.members, gateway.cluster
+        self._pauses = pauses
+        members = gateway.members
         self._asking = asking = asking or Asking()
         self._sessions = SessionList(gateway.directory, members, asking)
         self._approvals = MergedList(APPROVALS, cluster, members, asking)

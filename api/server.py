@@ -14,12 +14,12 @@ from api.app import create_app
 from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
-from api.log.server_log import ServerLog
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.loop_lag import LoopLag, watched_loop
+from orchestrator.ground.serving.server_log import ServerLog
 from orchestrator.settings import instance_url
 from orchestrator.settings.preview_address import preview_address, preview_url
 from orchestrator.settings.settings import Settings

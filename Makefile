@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # four files run at once, the tests of one file in turn.
 workers := $(shell expr 2 \* $$(nproc))
 apart := -n $(workers) --dist worksteal tests/unit tests/api
-together := -n 4 --dist loadfile tests/integration tests/security tests/tools tests/browser
+together := -n 4 --dist loadfile tests/cluster tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" $(apart)
 
-test: dev image compose-tool compiler browser runtimes filesystems foreign crun ## all tests; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -134,6 +134,9 @@ conformance: node
 
 crun: engine
 	@scripts/crun.sh
+
+postgres:
+	@scripts/postgres.sh
 
 emulator:
 	@scripts/emulator.sh

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from orchestrator.cluster.base import Capacity, Claim, Mine, Place, Summary
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.tasks import Tasks
 from orchestrator.ground.threads import Threads
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.access.keys import KeyRing
@@ -70,9 +71,15 @@ class FileKeys:
         """All keys. Raises: ConfigError, TimeoutError if the disk does not answer."""
         return await self._threads.call(lambda: load_keys(self._settings), _READ_SECONDS)
 
+    def follow(self, keys: KeyRing, tasks: Tasks) -> None:
+        """Nobody else changes them."""
+
 
 class NoMembership:
     """It is in no cluster."""
+
+    epoch = 0
+    state = "ready"
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """There is nothing to join."""

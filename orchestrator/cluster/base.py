@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.access.keys import KeyRing
 
 
@@ -109,7 +110,7 @@ class Places(Protocol):
         """
 
 
-class Usage(Protocol):
+class ClusterUsage(Protocol):
     """What an owner's sessions and workspaces use in the whole cluster.
 
     Amounts are whole ones, no differences: what was lost on the way is mended by the next message.
@@ -135,7 +136,13 @@ class KeySource(Protocol):
     """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
 
     async def load(self) -> KeyRing:
-        """All keys. Raises: ConfigError, ClusterUnavailableError if there is no valid copy."""
+        """All keys; without a valid copy of a cluster's, this machine's only.
+
+        Raises: ConfigError.
+        """
+
+    def follow(self, keys: KeyRing, tasks: Tasks) -> None:
+        """From now on, what a cluster changes is in force in `keys`, too. Files are watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,14 @@ class Capacity(Protocol):
 class Membership(Protocol):
     """This node's part in the cluster: its lease, as long as the process lives."""
 
+    @property
+    def epoch(self) -> int:
+        """Its number in the cluster; 0: it is in none, or has never had a lease."""
+
+    @property
+    def state(self) -> str:
+        """ready, draining or gone."""
+
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """Takes the lease, and renews it with reports of the capacity.
 
@@ -201,7 +216,7 @@ class Message:
     body: Mapping[str, Any]
 
 
-class Delivery(Protocol):
+class MessageDelivery(Protocol):
     """Takes messages of the outbox to the cluster."""
 
     async def deliver(self, messages: Sequence[Message]) -> None:

@@ -3,8 +3,8 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from orchestrator.cluster.alone import FileKeys, NoMembership, OwnPlaces, OwnUsage
-from orchestrator.cluster.base import KeySource, Membership, Places, Usage
+from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
@@ -16,17 +16,25 @@ class ClusterFloor:
     """What the cluster decides, or this node where it is alone."""
 
     places: Places
-    usage: Usage
+    cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
     outbox: Outbox
 
 
 async def open_cluster(
-    settings: Settings, ground: GroundFloor, closers: AsyncExitStack
+    settings: Settings, ground: GroundFloor, file_keys: KeySource, closers: AsyncExitStack
 ) -> ClusterFloor:
-    """Opens the floor; nothing asks the cluster for anything yet. Raises: ConfigError."""
+    """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        return ClusterFloor(OwnPlaces(), OwnUsage(), FileKeys(settings), NoMembership(), outbox)
-    raise ConfigError("PADDOCK_CLUSTER: this version has no store for a cluster: remove it")
+        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
+    # Only here, so that one machine alone needs nothing of a cluster.
+    try:
+        from orchestrator.cluster.postgres.open import open_store
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
+        ) from None
+    store = await open_store(settings, ground, outbox, file_keys, closers)
+    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from orchestrator.cluster.base import Delivery, Message
+from orchestrator.cluster.base import Message, MessageDelivery
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
@@ -70,7 +70,7 @@ class Outbox:
         self._idle = False
         self._news.set()
 
-    def start(self, delivery: Delivery, tasks: Tasks) -> None:
+    def start(self, delivery: MessageDelivery, tasks: Tasks) -> None:
         """Begins to deliver, first what an earlier run has left."""
         self._task = tasks.start(TaskName.OUTBOX, partial(self._run, delivery), rounds=self._rounds)
 
@@ -96,7 +96,7 @@ class Outbox:
         self._wanted.set()
         await waiter
 
-    async def _run(self, delivery: Delivery) -> None:
+    async def _run(self, delivery: MessageDelivery) -> None:
         """Delivers until it is cancelled. Raises: StoreError, and errors of the delivery."""
         pause = _FIRST_PAUSE
         while True:
@@ -117,7 +117,7 @@ class Outbox:
             _settle(waiters)
             await self._news.wait()
 
-    async def _deliver_all(self, delivery: Delivery) -> None:
+    async def _deliver_all(self, delivery: MessageDelivery) -> None:
         """Delivers until nothing is left, or as much as there was at first."""
         self._news.clear()
         found = await self._look(0)

@@ -21,6 +21,7 @@ _MACHINE = {
     "openapi": "Print the OpenAPI document of the HTTP API.",
     "keys": "API keys of the control plane on this machine.",
     "images": "Images on this machine's container engine.",
+    "cluster": "A cluster of several machines.",
 }
 _TOOLS = {
     "check": "Check manifests.",

@@ -93,6 +93,12 @@ class ClusterSettings(BaseModel):
         default=None,
         description="The file with the password of the database's user, if it is not in the URL.",
     )
+    cluster_keys_seconds: Annotated[int, Field(ge=0, le=604800)] = Field(
+        default=900,
+        description="For how long the keys of the cluster stay valid on this node while the "
+        "database does not answer. Then only handles of sessions work, and this machine's admin "
+        "key.",
+    )
     node: _Name | None = Field(
         default=None, description="The name of this node, which no other node of the cluster has."
     )

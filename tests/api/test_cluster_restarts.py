@@ -1,6 +1,7 @@
-"""Whatever happens to sessions of a node, its cluster has what the node has: no more and no less."""
+"""Whatever happens to sessions of a node, its cluster has what the node has, and nothing else."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -72,7 +73,9 @@ class NodeRestarts(Restarts):
     def the_cluster_has_what_the_node_has(self) -> None:
         if not hasattr(self, "plane"):
             return
-        self.run(self.plane_told())
+        outbox = self.plane.outbox
+        self.run(outbox.delivered())
+        assert outbox.waiting == 0
         cluster, live = self.cluster, self.plane.sessions.registry.live
         assert cluster.places.keys() == {session.key for session in live}
         sizes = self.run(self.plane.database.read(all_sizes))
@@ -92,21 +95,13 @@ class NodeRestarts(Restarts):
         assert max(given_back.values(), default=1) == 1
         assert {*self.cluster.claimed} == {*given_back} | {*self.cluster.places}
 
-    async def plane_told(self) -> None:
-        await self.plane_outbox.delivered()
-        assert self.plane_outbox.waiting == 0
-
-    @property
-    def plane_outbox(self):  # type: ignore[no-untyped-def]
-        return self.plane.outbox
-
     def teardown(self) -> None:
         super().teardown()
         self.patch.undo()
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeRestarts]:
     _forget_settings(monkeypatch)
     state = NodeRestarts()
     state.start()
@@ -181,14 +176,28 @@ def test_a_session_whose_place_is_another_nodes_ends_as_moved(node: NodeRestarts
     assert node.cluster.places[found.key] is placed
 
 
+def test_a_kept_workspace_counts_with_its_new_size(node: NodeRestarts) -> None:
+    node.create(name="a", level="high")
+    node.close(name="a", purge=False)
+    node.fail_to_start(name="a")
+    check(node)
+    node.create(name="a", level="high")
+    node.close(name="a", purge=False)
+    node.create(name="a", level="low")
+    check(node)
+
+
 def test_a_session_from_before_the_cluster_gets_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     _forget_settings(monkeypatch)
     node = NodeRestarts()
+    alone, in_cluster = {"cluster": None, "node": None}, node.settings
+    node.settings = in_cluster.model_copy(update=alone)
     node.patch.undo()
     node.start()
     node.create(name="a", level="low")
     assert node.cluster.places == {}
     node.patch.setattr(control_plane, "open_cluster", node.cluster.opener("one"))
+    node.settings = in_cluster
     for _ in range(2):
         node.restart(kills=set())
         assert node.cluster.places.keys() == {node.session("a").key}

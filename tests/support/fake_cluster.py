@@ -117,7 +117,6 @@ class NodePart:
                 raise ConflictError("the workspace is on another node", field="id")
             size = claim.amounts.workspace_bytes
             if before is not None:
-                size = max(size, before[2])
                 more = replace(more, workspaces=0, workspace_bytes=size - before[2])
             check_quota(claim.quota, cluster.usage(claim.owner), more)
             cluster.workspaces[name] = (claim.owner, self._node, size)

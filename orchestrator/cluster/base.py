@@ -136,7 +136,10 @@ class KeySource(Protocol):
     """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
 
     async def load(self) -> KeyRing:
-        """All keys; without a valid copy of the cluster's, this machine's. Raises: ConfigError."""
+        """All keys; without a valid copy of a cluster's, this machine's only.
+
+        Raises: ConfigError.
+        """
 
     def follow(self, keys: KeyRing, tasks: Tasks) -> None:
         """From now on, what a cluster changes is in force in `keys`, too. Files are watched."""

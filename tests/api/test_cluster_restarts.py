@@ -19,7 +19,7 @@ from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Rationale, Status
 from tests.api.test_restarts import ADMIN, IDS, LEVELS, Restarts, _forget_settings
-from tests.support.fake_cluster import Cluster
+from tests.support.cluster_in_memory import Cluster
 
 pytestmark = pytest.mark.slow
 

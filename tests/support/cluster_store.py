@@ -156,12 +156,28 @@ async def joined(
     name: str,
     identity: str = "",
     clock: Callable[[], float] | None = None,
+    *,
+    lasting: bool = True,
 ) -> StoreNode:
-    """A node with a lease."""
+    """A node with a lease; `lasting`: it ends long after the test, however busy the machine is."""
     node = made_node(database, name, identity, **({} if clock is None else {"clock": clock}))
     await node.lease.register()
     await node.lease.renew()
+    if lasting:
+        await set_lease(database, name, "1 day")
     return node
+
+
+async def set_lease(database: ClusterDatabase, name: str, left: str) -> None:
+    """Lets the lease of a node end after that interval, such as `1 day` or `-1 s`."""
+
+    async def work(connection: Any) -> None:
+        await connection.execute(
+            "UPDATE nodes SET until = clock_timestamp() + $2::text::interval WHERE name = $1",
+            *(name, left),
+        )
+
+    await database.transaction(work)
 
 
 async def usage_of(database: ClusterDatabase, owner: str = "ann") -> tuple[int, ...]:

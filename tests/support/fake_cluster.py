@@ -1,237 +1,136 @@
-"""A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
+"""A cluster without a database and without control planes: nodes are small servers of the test."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from orchestrator.cluster import messages
-from orchestrator.cluster.base import (
-    Capacity,
-    Claim,
-    Holding,
-    KeySource,
-    Message,
-    Mine,
-    Place,
-    Summary,
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from aiohttp.typedefs import Handler
+
+from gateway.app import create_app, create_preview_app
+from gateway.http import http_options
+from gateway.limits import GATEWAY_LIMITS, GatewayLimits
+from gateway.members import Contexts
+from gateway.open import Gateway, open_gateway
+from orchestrator.cluster.base import Amounts, NodeReport
+from orchestrator.cluster.directory import (
+    Hold,
+    Node,
+    Position,
+    SessionFilters,
+    SessionsPage,
+    Where,
 )
-from orchestrator.cluster.messages import Kind
-from orchestrator.cluster.open import ClusterFloor
-from orchestrator.cluster.outbox import Outbox
-from orchestrator.ground.errors import ClusterUnavailableError, ConflictError
-from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
-from orchestrator.ground.open import GroundFloor
-from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
-from orchestrator.settings.settings import Settings
+from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.rules.access.keys import KeyRing
+
+CAPACITY = Amounts(8.0, 16 * 2**30, 32, 8)
+NOTHING_USED = Amounts(0.0, 0, 0)
 
 
-@dataclass
-class Placed:
-    """A session in the cluster; `workspace_before` is the size that its workspace had."""
-
-    id: str
-    owner: str
-    node: str
-    amounts: KeyUsage
-    summary: Summary
-    workspace_before: int | None
-    number: int = 1
+def node(name: str, url: str = "", **members: object) -> Node:
+    """A node that is alive, ready and empty."""
+    report = NodeReport(
+        name, 1, "ready", CAPACITY, NOTHING_USED, levels=("low", "medium"), images=(), url=url
+    )
+    return Node(replace(report, **members), alive=True, silent_seconds=0.0)  # type: ignore[arg-type]
 
 
-@dataclass
-class Cluster:
-    """Its tables. While it is `away`, nothing can be asked and nothing is delivered.
+class FakeDirectory:
+    """What the database says. `away`: it does not answer."""
 
-    With `loses_answers`, a claim is taken and its answer lost.
-    """
+    def __init__(self) -> None:
+        self.known: dict[str, Node] = {}
+        self.places: dict[str, tuple[str, Hold]] = {}
+        self.away = False
+        self.looked_up: Counter[str] = Counter()
 
-    places: dict[str, Placed] = field(default_factory=dict)
-    # By id: the owner, the node and the bytes.
-    workspaces: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    away: bool = False
-    loses_answers: bool = False
-    # The number of claims, and of places given back, by session key.
-    claimed: list[str] = field(default_factory=list)
-    given_back: list[str] = field(default_factory=list)
-    # The highest id that was applied, by node, and how often a message came again.
-    applied: dict[str, int] = field(default_factory=dict)
-    repeated: int = 0
+    def dies(self, name: str) -> None:
+        """The lease of the node ends."""
+        self.known[name] = replace(self.known[name], alive=False)
 
-    def check(self) -> None:
-        """Raises: ClusterUnavailableError while it is away."""
+    def _answer(self) -> None:
         if self.away:
-            raise ClusterUnavailableError("the cluster is away", retry_after=1)
+            raise ClusterUnavailableError("the cluster's database does not answer")
 
-    def usage(self, owner: str) -> KeyUsage:
-        """What the owner uses on all nodes."""
-        own = [each.amounts for each in self.places.values() if each.owner == owner]
-        sizes = [size for whose, _, size in self.workspaces.values() if whose == owner]
-        return KeyUsage(
-            len(own),
-            sum(each.cpus for each in own),
-            sum(each.memory_bytes for each in own),
-            len(sizes),
-            sum(sizes),
-        )
+    async def nodes(self) -> Sequence[Node]:
+        """All nodes."""
+        self._answer()
+        return list(self.known.values())
 
-    def opener(self, node: str) -> Callable[..., Awaitable[ClusterFloor]]:
-        """What opens the floor of a control plane that is that node."""
+    async def place_of(self, session_id: str) -> Where | None:
+        """Where that session is."""
+        self.looked_up[session_id] += 1
+        self._answer()
+        found = self.places.get(session_id.lower())
+        if found is None:
+            return None
+        held_by = self.known[found[0]]
+        return Where(found[0], held_by.report.url, held_by.alive, found[1])
 
-        async def open_floor(
-            settings: Settings, ground: GroundFloor, keys: KeySource, closers: AsyncExitStack
-        ) -> ClusterFloor:
-            outbox = Outbox(ground.database)
-            part = NodePart(self, node, outbox, ground.database)
-            outbox.start(part, ground.tasks)
-            closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, part, keys, part, outbox)
-
-        return open_floor
+    async def sessions(
+        self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters
+    ) -> SessionsPage:
+        """None."""
+        return SessionsPage((), None)
 
 
-class NodePart:
-    """One node's places, usage, delivery and membership."""
+@dataclass
+class FakeCluster:
+    """A gateway, whose nodes are added with `serve`."""
 
-    epoch = 1
-    state = "ready"
+    directory: FakeDirectory = field(default_factory=FakeDirectory)
+    closers: AsyncExitStack = field(default_factory=AsyncExitStack)
+    servers: dict[str, TestServer] = field(default_factory=dict)
+    gateway: Gateway = field(init=False)
+    server: TestServer = field(init=False)
 
-    def __init__(self, cluster: Cluster, node: str, outbox: Outbox, database: Database) -> None:
-        self._cluster = cluster
-        self._node = node
-        self._outbox = outbox
-        self._database = database
-        self._joined: Callable[[], Awaitable[None]] | None = None
+    @property
+    def url(self) -> str:
+        """Where the gateway is, without a slash at the end."""
+        return f"http://127.0.0.1:{self.server.port}"
 
-    async def claim(self, claim: Claim) -> Place:
-        await self._outbox.delivered()
-        cluster, name = self._cluster, claim.session_id.lower()
-        cluster.check()
-        if any(each.id == name for each in cluster.places.values()):
-            raise ConflictError("the id is a live session's in this cluster", field="id")
-        before = cluster.workspaces.get(name)
-        more = claim.amounts
-        if claim.amounts.workspaces:
-            if before is not None and before[:2] != (claim.owner, self._node):
-                raise ConflictError("the workspace is on another node", field="id")
-            size = claim.amounts.workspace_bytes
-            if before is not None:
-                more = replace(more, workspaces=0, workspace_bytes=size - before[2])
-            check_quota(claim.quota, cluster.usage(claim.owner), more)
-            cluster.workspaces[name] = (claim.owner, self._node, size)
-        else:
-            check_quota(claim.quota, cluster.usage(claim.owner), more)
-        cluster.places[claim.session_key] = Placed(
-            name,
-            claim.owner,
-            self._node,
-            claim.amounts,
-            claim.summary,
-            None if before is None else before[2],
-        )
-        cluster.claimed.append(claim.session_key)
-        if cluster.loses_answers:
-            raise ClusterUnavailableError("the answer is lost")
-        return Place(self._node, self.epoch, 1)
+    async def serve(self, name: str, handler: Handler, **members: object) -> None:
+        """Adds a node that answers everything with that handler."""
+        app = web.Application(client_max_size=2**30)
+        app.router.add_route("*", "/{path:.*}", handler)
+        server = TestServer(app)
+        await server.start_server(auto_decompress=False, shutdown_timeout=0.1)
+        self.closers.push_async_callback(server.close)
+        self.servers[name] = server
+        url = f"http://127.0.0.1:{server.port}"
+        self.directory.known[name] = node(name, url, **members)
+        await self.gateway.members.refresh()
 
-    async def unclaim(self, session_key: str) -> None:
-        await self._database.write(
-            self._outbox.putting(Kind.UNCLAIMED, messages.unclaimed(session_key))
-        )
+    def puts(self, session_id: str, name: str, hold: Hold = Hold.LIVE) -> None:
+        """Puts a session on a node."""
+        self.directory.places[session_id] = (name, hold)
 
-    def changed(self, session_key: str, summary: Summary) -> Effect:
-        return self._outbox.putting(Kind.CHANGED, messages.changed(session_key, summary))
 
-    def released(self, session_key: str, session_id: str) -> Effect:
-        return self._outbox.putting(Kind.RELEASED, messages.released(session_key, "now"))
+def no_tls(face: object) -> None:
+    """Nodes of tests without certificates."""
 
-    def purged(self, workspace_id: str) -> Effect:
-        return self._outbox.putting(Kind.PURGED, messages.purged(workspace_id))
 
-    async def mine(self) -> Mine:
-        await self._outbox.delivered()
-        cluster = self._cluster
-        cluster.check()
-        sessions = {
-            key: Holding(Place(each.node, self.epoch, each.number), self._amounts(each))
-            for key, each in cluster.places.items()
-            if each.node == self._node
-        }
-        own = [name for name, (_, node, _) in cluster.workspaces.items() if node == self._node]
-        return Mine(sessions, own)
-
-    def _amounts(self, placed: Placed) -> KeyUsage:
-        if not placed.amounts.workspaces:
-            return placed.amounts
-        size = self._cluster.workspaces.get(placed.id, ("", "", 0))[2]
-        return replace(placed.amounts, workspace_bytes=size)
-
-    async def grow(self, owner: str, session_key: str, most: KeyUsage, quota: KeyLimits) -> None:
-        await self._outbox.delivered()
-        self._cluster.check()
-        placed = self._cluster.places[session_key]
-        now = self._amounts(placed)
-        more = KeyUsage(
-            0,
-            most.cpus - now.cpus,
-            most.memory_bytes - now.memory_bytes,
-            0,
-            most.workspace_bytes - now.workspace_bytes,
-        )
-        check_quota(quota, self._cluster.usage(owner), more)
-        self._count(placed, most)
-
-    def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect:
-        return self._outbox.putting(Kind.SETTLED, messages.settled(session_key, amounts))
-
-    async def add_volume(self, owner: str, volume_id: str, size: int, quota: KeyLimits) -> None:
-        await self._outbox.delivered()
-        self._cluster.check()
-        check_quota(quota, self._cluster.usage(owner), KeyUsage(0, 0, 0, 1, size))
-        self._cluster.workspaces[volume_id] = (owner, self._node, size)
-
-    async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
-        assert capacity.report().capacity.sandboxes > 0
-        self._joined = joined
-        if not self._cluster.away:
-            await joined()
-
-    async def deliver(self, told: Sequence[Message]) -> None:
-        self._cluster.check()
-        for message in told:
-            last = self._cluster.applied.get(self._node, 0)
-            if message.id <= last:
-                self._cluster.repeated += 1
-                continue
-            assert message.id == last + 1, "a message is missing"
-            self._cluster.applied[self._node] = message.id
-            self._apply(Kind(message.kind), message.body)
-
-    def _apply(self, kind: Kind, body: Mapping[str, Any]) -> None:
-        cluster = self._cluster
-        if kind is Kind.PURGED:
-            cluster.workspaces.pop(body["workspace_id"].lower(), None)
-            return
-        placed = cluster.places.get(body["session_key"])
-        if placed is None:
-            return
-        if kind is Kind.CHANGED:
-            placed.summary = messages.read_summary(body["summary"])
-        elif kind is Kind.SETTLED:
-            self._count(placed, KeyUsage(**body["amounts"]))
-        else:
-            cluster.given_back.append(body["session_key"])
-            del cluster.places[body["session_key"]]
-            if kind is Kind.UNCLAIMED and placed.amounts.workspaces:
-                if placed.workspace_before is None:
-                    cluster.workspaces.pop(placed.id, None)
-                else:
-                    before = (placed.owner, placed.node, placed.workspace_before)
-                    cluster.workspaces[placed.id] = before
-
-    def _count(self, placed: Placed, amounts: KeyUsage) -> None:
-        placed.amounts = amounts
-        if amounts.workspaces and placed.id in self._cluster.workspaces:
-            whose = placed.owner, placed.node
-            self._cluster.workspaces[placed.id] = (*whose, amounts.workspace_bytes)
+@asynccontextmanager
+async def fake_cluster(
+    *,
+    previews: bool = False,
+    keys: KeyRing | None = None,
+    limits: GatewayLimits = GATEWAY_LIMITS,
+    contexts: Contexts = no_tls,
+) -> AsyncIterator[FakeCluster]:
+    """A gateway without nodes; `previews`: its address of sessions' ports."""
+    cluster = FakeCluster()
+    gateway = await open_gateway(
+        cluster.directory, keys or KeyRing({}), contexts, limits=limits, domain="ports.example"
+    )
+    cluster.gateway = gateway
+    async with cluster.closers:
+        cluster.closers.push_async_callback(gateway.close)
+        app = create_preview_app(gateway) if previews else create_app(gateway)
+        cluster.server = TestServer(app)
+        await cluster.server.start_server(shutdown_timeout=0.1, **http_options(gateway))
+        cluster.closers.push_async_callback(cluster.server.close)
+        yield cluster

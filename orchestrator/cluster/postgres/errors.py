@@ -31,8 +31,13 @@ def is_lost(error: BaseException) -> bool:
 
 
 def may_be_repeated(error: BaseException) -> bool:
-    """Whether the database undid it because of others, so that it succeeds if it is repeated."""
-    return isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError)
+    """Whether the database undid it, and it may succeed if it is repeated at once."""
+    return isinstance(
+        error,
+        asyncpg.DeadlockDetectedError
+        | asyncpg.SerializationError
+        | asyncpg.ReadOnlySQLTransactionError,
+    )
 
 
 # Everything that asking the database may raise, besides errors of ours.

@@ -23,7 +23,8 @@ _CONNECT_SECONDS = 3.0
 _STATEMENT_SECONDS = 5.0
 # From the wait for a connection to the commit.
 _WORK_SECONDS = 10.0
-# The database undoes one of two transactions that wait for each other.
+# The database undoes one of two transactions that wait for each other, and refuses changes on
+# connections that were made before a fail-over.
 _TRIES = 3
 
 
@@ -87,7 +88,7 @@ class ClusterDatabase:
     async def transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """The result of `work` in one transaction; an error of it undoes everything.
 
-        `work` may be called again if the database has undone it because of others.
+        `work` may be called again if the database has undone it.
 
         Raises: ClusterUnavailableError; then it may have been committed all the same.
         """
@@ -97,11 +98,11 @@ class ClusterDatabase:
             try:
                 return await self._once(work)
             except (ConfigError, *FAILURES) as error:
+                if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                    # All connections may lead to a server that has lost its role.
+                    await self._pool.expire_connections()
                 if may_be_repeated(error) and tries < _TRIES:
                     continue
-                if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-                    # The others lead to the same server, which may have lost a fail-over.
-                    await self._pool.expire_connections()
                 raise ClusterUnavailableError(explained(error)) from error
 
     async def _once(self, work: Callable[[Connection], Awaitable[T]]) -> T:

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
+from orchestrator.cluster.open import open_cluster
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.open import lock, open_ground
@@ -19,7 +20,7 @@ from orchestrator.record.open import open_record
 from orchestrator.rules.open import open_rules
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.sandbox.open import open_sandboxes
-from orchestrator.sessions.open import open_sessions, recover_sessions
+from orchestrator.sessions.open import join_cluster, open_sessions, recover_sessions
 from orchestrator.sessions.recovery import Recovered
 from orchestrator.settings.preview_address import PreviewOrigin, preview_address, preview_url
 from orchestrator.settings.settings import Settings, ensure_state_dir
@@ -83,23 +84,28 @@ class ControlPlane(Instance):
             closers,
         )
         ground = await open_ground(settings.state_dir, lag, closers)
+        cluster = await open_cluster(settings, ground, files.key_files.source, closers)
+        await files.key_files.use(cluster.key_source, ground.tasks)
         host = await open_host(settings, ground, engine, closers)
         await files.use(host.runtimes)
         record = await open_record(settings, ground, rules, files.secrets, closers)
-        below = settings, ground, host, rules, record
+        below = settings, ground, host, rules, cluster, record
         sandbox = await open_sandboxes(*below, files.images, resolver, closers)
         work = open_work(settings, ground, rules, record, sandbox, closers)
-        sessions = open_sessions(*below, sandbox, work, closers)
-        programs = open_programs(*below, sandbox, work, sessions)
+        sessions = await open_sessions(*below, sandbox, work, closers)
+        programs = open_programs(settings, ground, host, rules, record, sandbox, work, sessions)
         # What an earlier run left is taken over before anything new begins.
         self.recovered = await recover_sessions(
             settings, ground, host, record, sandbox, work, sessions, closers
         )
+        await join_cluster(settings, ground, cluster, sessions)
         await recover_programs(settings, ground, record, sandbox, work, sessions, programs, closers)
         operate = await open_operate(
             settings, files, ground, host, rules, record, sandbox, work, sessions, closers
         )
-        self._offer(ground, host, rules, record, sandbox, work, sessions, programs, operate)
+        self._offer(
+            ground, host, rules, cluster, record, sandbox, work, sessions, programs, operate
+        )
 
     async def close(self) -> None:
         """Closes everything in reverse order; sandboxes keep running."""

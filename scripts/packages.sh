@@ -17,6 +17,7 @@ node       | nodejs npm         |                         | nodejs npm       | n
 filesystems | btrfs-progs xfsprogs | btrfs-progs xfsprogs    | btrfs-progs xfsprogs |                 |                  | btrfs-progs xfsprogs | btrfs-progs xfsprogs | btrfsprogs xfsprogs
 foreign    | busybox-static musl | busybox-static musl      | busybox musl-libc |                |                  | busybox musl   | busybox-static musl |
 crun       | crun               | crun                    | crun             | crun             |                  | crun           | crun               | crun
+postgres   | postgresql         | postgresql              | postgresql-server | postgresql-server | postgresql15-server | postgresql | postgresql         | postgresql-server
 emulator   | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86-core mmdebstrap e2fsprogs | | | qemu-system-x86 e2fsprogs | qemu-system-x86_64 e2fsprogs | qemu-x86 e2fsprogs
 '
 
@@ -35,6 +36,7 @@ describe() {
         filesystems) echo "mkfs.btrfs and mkfs.xfs" ;;
         foreign) echo "a static busybox, and musl" ;;
         crun) echo "the container runtime crun" ;;
+        postgres) echo "a PostgreSQL server (https://www.postgresql.org/download/)" ;;
         emulator) echo "QEMU for x86 (qemu-system-x86_64), mmdebstrap and e2fsprogs" ;;
     esac
 }

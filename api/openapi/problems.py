@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Any
 
 from api.shape.operation import Operation
-from api.shape.problems import STATUSES, title
 from api.shape.schemas import Schema, ref
 from orchestrator.ground import errors
+from orchestrator.ground.serving.problems import STATUSES, title
 from paddock.contract.problem import Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -6,12 +6,13 @@ grows with each move. A node *claims* a place before it starts anything. Its *le
 it counts as alive. Its *epoch* is its number: a node that was given up gets a new one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.access.keys import KeyRing
 
 
@@ -41,7 +42,9 @@ class Claim:
     """A place that a node asks for, before `session.create` is recorded.
 
     `session_key` names the session's life, `owner` is the key that pays for it, `amounts` is what
-    it adds to the owner's usage, and `quota` is the owner's. `recovery` is none or snapshot.
+    it uses, and `quota` is the owner's. A session in its parent's workspace has no workspace in its
+    amounts. One that is kept from an earlier session with the id is counted already: it has the
+    new size from now on. `recovery` is none or snapshot.
     """
 
     session_id: str
@@ -53,11 +56,28 @@ class Claim:
     recovery: str = "none"
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What the cluster has on a session of this node: its place, and what it counts for it."""
+
+    place: Place
+    amounts: KeyUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What the cluster has on this node: its sessions by key, and ids of workspaces and volumes."""
+
+    sessions: Mapping[str, Holding]
+    workspaces: Collection[str]
+
+
 class Places(Protocol):
     """The places of sessions. A node is the only writer of its own.
 
     What returns an `Effect` is committed with the event that it belongs to, and reaches the cluster
-    later, because nothing that stops may wait for it. None: there is nothing to commit.
+    later, because nothing that stops may wait for it. None: there is nothing to commit. What asks
+    the cluster directly waits until everything that was committed before has reached it.
     """
 
     async def claim(self, claim: Claim) -> Place:
@@ -65,11 +85,14 @@ class Places(Protocol):
 
         Raises: ConflictError if the id lives, or its workspace is on another node;
         RateLimitedError above the quota; ClusterUnavailableError if the cluster can't be asked, or
-        has given this node up.
+        has given this node up. Then it may have been taken all the same.
         """
 
     async def unclaim(self, session_key: str) -> None:
-        """Gives back a place whose session was never created; it is repeated until it is done."""
+        """Gives back a place whose session was never created, with a workspace that is new with it.
+
+        It may not have been taken. It is repeated until it is done, if need be after a restart.
+        """
 
     def changed(self, session_key: str, summary: Summary) -> Effect | None:
         """Shows the summary in lists, from the commit of the event on."""
@@ -77,31 +100,49 @@ class Places(Protocol):
     def released(self, session_key: str, session_id: str) -> Effect | None:
         """Releases the place of a session that ends; its workspace stays the node's."""
 
-    def purged(self, session_id: str) -> Effect | None:
-        """Forgets that the workspace of that id is on this node."""
+    def purged(self, workspace_id: str) -> Effect | None:
+        """Forgets that the workspace of that id, or the volume, is on this node."""
 
-    async def mine(self) -> Mapping[str, Place] | None:
-        """This node's places by session key, compared at each start; None: there is no cluster."""
+    async def mine(self) -> Mine | None:
+        """What is compared at each start; None: there is no cluster.
+
+        Raises: ClusterUnavailableError.
+        """
 
 
-class Usage(Protocol):
-    """What an owner's sessions and workspaces use in the whole cluster."""
+class ClusterUsage(Protocol):
+    """What an owner's sessions and workspaces use in the whole cluster.
 
-    async def grow(self, owner: str, session_key: str, more: KeyUsage, quota: KeyLimits) -> None:
-        """Adds to the usage of a session that grows, before it does.
+    Amounts are whole ones, no differences: what was lost on the way is mended by the next message.
+    """
+
+    async def grow(self, owner: str, session_key: str, most: KeyUsage, quota: KeyLimits) -> None:
+        """Counts for the session at least these amounts, before it grows to them.
 
         Raises: RateLimitedError above the quota, ClusterUnavailableError.
         """
 
-    def shrunk(self, owner: str, session_key: str, less: KeyUsage) -> Effect | None:
-        """Takes from the usage of a session that has become smaller."""
+    def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect | None:
+        """Counts for the session exactly these amounts: it has become smaller, or has not grown."""
+
+    async def add_volume(self, owner: str, volume_id: str, size: int, quota: KeyLimits) -> None:
+        """Counts a workspace of so many bytes that no session has, until it is purged.
+
+        Raises: RateLimitedError above the quota, ClusterUnavailableError.
+        """
 
 
 class KeySource(Protocol):
     """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
 
     async def load(self) -> KeyRing:
-        """All keys. Raises: ConfigError, ClusterUnavailableError if there is no valid copy."""
+        """All keys; without a valid copy of a cluster's, this machine's only.
+
+        Raises: ConfigError.
+        """
+
+    def follow(self, keys: KeyRing, tasks: Tasks) -> None:
+        """From now on, what a cluster changes is in force in `keys`, too. Files are watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +186,27 @@ class Capacity(Protocol):
         """The report as of now, without I/O."""
 
 
+class Membership(Protocol):
+    """This node's part in the cluster: its lease, as long as the process lives."""
+
+    @property
+    def epoch(self) -> int:
+        """Its number in the cluster; 0: it is in none, or has never had a lease."""
+
+    @property
+    def state(self) -> str:
+        """ready, draining or gone."""
+
+    async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
+        """Takes the lease, and renews it with reports of the capacity.
+
+        `joined` is awaited each time that the node has become a part of the cluster, at the start
+        and after it was given up, before it says that it is ready: it compares the places. Returns
+        after the first try; while the cluster does not answer, further tries follow. Raises:
+        ConfigError if the settings are not those of this cluster.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A row of the outbox: `id` grows, `kind` names what it tells the cluster, `body` is JSON."""
@@ -154,7 +216,7 @@ class Message:
     body: Mapping[str, Any]
 
 
-class Delivery(Protocol):
+class MessageDelivery(Protocol):
     """Takes messages of the outbox to the cluster."""
 
     async def deliver(self, messages: Sequence[Message]) -> None:

@@ -16,6 +16,7 @@ class FaultPoint(StrEnum):
     START_SWEPT = "start.swept"
     START_RECORDED = "start.recorded"
 
+    CREATE_CLAIMED = "create.claimed"  # its place in the cluster, if there is one
     CREATE_RECORDED = "create.recorded"
     CREATE_IMAGE_MADE = "create.image_made"
     CREATE_SLOT_TAKEN = "create.slot_taken"
@@ -108,6 +109,8 @@ class FaultPoint(StrEnum):
     FORK_RECORDED = "fork.recorded"
     FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged
     FORK_ACKNOWLEDGED = "fork.acknowledged"
+
+    OUTBOX_DELIVERED = "outbox.delivered"  # messages, which are in the outbox still
 
     PURGE_ORDERED = "purge.ordered"
     PURGE_HIDDEN = "purge.hidden"

@@ -38,6 +38,9 @@ class TaskName(StrEnum):
     USAGE = "usage"
     HOOKS = "hooks"
     OPEN_NETWORK = "open-network"
+    LEASE = "lease"
+    CLUSTER_KEYS = "cluster-keys"
+    OUTBOX = "outbox"
 
 
 class TaskState(StrEnum):

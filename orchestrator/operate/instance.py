@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+from orchestrator.cluster.open import ClusterFloor
+from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.clock_changes import ClockChanges
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
@@ -48,6 +50,7 @@ from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.volumes.volumes import Volumes
+from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
 from orchestrator.sessions.sessions import Sessions
@@ -76,6 +79,7 @@ Floor = (
     GroundFloor
     | HostFloor
     | RulesFloor
+    | ClusterFloor
     | RecordFloor
     | SandboxFloor
     | WorkFloor
@@ -98,6 +102,8 @@ class Instance:
     engine: Engine
     node: Node
     runtimes: Runtimes
+
+    outbox: Outbox
 
     levels: Levels
     keys: KeyRing
@@ -140,6 +146,7 @@ class Instance:
     tickets: Tickets
     streams: Streams
     followers: Followers
+    node_capacity: NodeCapacity
 
     host_tools: HostTools
     spawning: Spawning

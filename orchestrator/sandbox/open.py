@@ -4,6 +4,7 @@ import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
 from orchestrator.record.open import RecordFloor
@@ -64,6 +65,7 @@ async def open_sandboxes(
     ground: GroundFloor,
     host: HostFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     record: RecordFloor,
     listed: ListedImages,
     resolver: Resolver | None,
@@ -104,8 +106,9 @@ async def open_sandboxes(
         way_in,
         PORT_LIMITS,
     )
-    workspaces = Workspaces(settings, ground.database, host.node.storage, host.uids)
-    volumes = Volumes(ground.database, record.recorder, host.node.storage, host.uids, workspaces)
+    storage, uids = host.node.storage, host.uids
+    workspaces = Workspaces(settings, ground.database, storage, uids, cluster.places)
+    volumes = Volumes(ground.database, record.recorder, storage, uids, workspaces, cluster)
     closers.push_async_callback(volumes.close)
     named = NamedSnapshots(settings, ground.database, record.recorder, host.node.storage)
     closers.push_async_callback(named.close)

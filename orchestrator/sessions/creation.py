@@ -21,6 +21,7 @@ from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.new_session import SessionMaker
 from orchestrator.sessions.running_creations import RunningCreations
 from orchestrator.sessions.sandbox_room import SandboxRoom
@@ -49,12 +50,14 @@ class Creation:
         record: RecordFloor,
         sandbox: SandboxFloor,
         sessions: Registry,
+        places: SessionPlaces,
         shares: Shares,
         room: SandboxRoom,
     ) -> None:
         self._maker = SessionMaker(
             settings, rules, sandbox.listed_images, sandbox.level_images, sandbox.workspaces
         )
+        self._places = places
         self._database = ground.database
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
@@ -73,7 +76,7 @@ class Creation:
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
-        SandboxUnavailableError, AuditUnavailableError.
+        SandboxUnavailableError, AuditUnavailableError, ClusterUnavailableError.
         """
         with slot:
             return await self.begin(principal, request)
@@ -169,20 +172,7 @@ class Creation:
     ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
         carried, files = request.carried, request.files
-        await self._recorder.record(
-            session,
-            EventDraft(
-                "session.create",
-                actor=principal.name,
-                decision="allow",
-                args=_recorded(session, carried, files),
-            ),
-            effect=together(
-                None if files is None else files.claiming(session),
-                self._volumes.claiming(session) if session.terms.volumes else None,
-                self._workspaces.claiming(session, self._shares.quota(principal)),
-            ),
-        )
+        await self._record(principal, session, carried, files)
         FaultPoint.CREATE_RECORDED.reached()
         try:
             if carried is not None:
@@ -217,6 +207,32 @@ class Creation:
         FaultPoint.CREATE_ACKNOWLEDGED.reached()
         if carried is not None:
             self._recorder.count(session, carried.audit_bytes)
+
+    async def _record(
+        self,
+        principal: Principal,
+        session: Session,
+        carried: Carried | None,
+        files: StartingFiles | None,
+    ) -> None:
+        """Takes its place and records it, with what it claims here; or neither."""
+        quota = self._shares.quota(principal)
+        async with self._places.taken(session, quota):
+            FaultPoint.CREATE_CLAIMED.reached()
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "session.create",
+                    actor=principal.name,
+                    decision="allow",
+                    args=_recorded(session, carried, files),
+                ),
+                effect=together(
+                    None if files is None else files.claiming(session),
+                    self._volumes.claiming(session) if session.terms.volumes else None,
+                    self._workspaces.claiming(session, quota),
+                ),
+            )
 
     async def _forget(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"

@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
+    ClusterUnavailableError,
     InvalidTransitionError,
     PaddockError,
     RateLimitedError,
@@ -25,6 +26,7 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.stopper import Stopper
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.level_records import LevelRecords
 from orchestrator.sessions.sandbox_exchange import SandboxExchange
 from orchestrator.state.session import Session
@@ -34,7 +36,7 @@ from paddock.contract.words import Status
 log = logging.getLogger(__name__)
 
 # Errors that the caller can act on.
-_SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError)
+_SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError, ClusterUnavailableError)
 _CHANGING = "the permission level is being changed: try again"
 
 
@@ -57,11 +59,12 @@ class LevelChange:
         stops: StopRecords,
         gaps: Gaps,
         sandboxes: Sandboxes,
+        places: SessionPlaces,
     ) -> None:
         self._stopper = stopper
         self._stops = stops
         self._sandboxes = sandboxes
-        self._records = LevelRecords(recorder)
+        self._records = LevelRecords(recorder, places)
         self._exchange = SandboxExchange(database, gaps, sandboxes)
         self._moves = OutputMoves()
 

@@ -5,10 +5,12 @@ from typing import Any
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.store.effect import together
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.egress.rules import NO_RULES
 from orchestrator.rules.policy.levels import Level
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
 
@@ -18,8 +20,9 @@ log = logging.getLogger(__name__)
 class LevelRecords:
     """Writes a session's level together with its event."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, places: SessionPlaces) -> None:
         self._recorder = recorder
+        self._places = places
 
     async def record(
         self,
@@ -41,7 +44,10 @@ class LevelRecords:
             EventDraft(
                 "session.settings", actor=principal.name, decision="allow", args=args, stop=stop
             ),
-            effect=session_rows.with_level(session, level, **gone),
+            effect=together(
+                session_rows.with_level(session, level, **gone),
+                self._places.changed(session, level=level.name),
+            ),
         )
 
     async def record_failure(

@@ -3,12 +3,15 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sessions.in_cluster.capacity import NodeCapacity
+from orchestrator.sessions.in_cluster.place_comparison import PlaceComparison
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.refinement import Refinement
@@ -30,13 +33,15 @@ class SessionsFloor:
     tickets: Tickets
     streams: Streams
     followers: Followers
+    node_capacity: NodeCapacity
 
 
-def open_sessions(
+async def open_sessions(
     settings: Settings,
     ground: GroundFloor,
     host: HostFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     record: RecordFloor,
     sandbox: SandboxFloor,
     work: WorkFloor,
@@ -49,7 +54,7 @@ def open_sessions(
     closers.push_async_callback(sandbox.sandboxes.close)
     # Before the sandboxes are out of reach: cells would look as if their programs had ended.
     closers.push_async_callback(work.cells.close)
-    sessions = Sessions(settings, ground, host, rules, record, sandbox, work)
+    sessions = Sessions(settings, ground, host, rules, cluster, record, sandbox, work)
     closers.push_async_callback(sessions.shut_down)
     record.end_requests.serve(sessions.serve)
     ground.clock.on_change(
@@ -67,7 +72,33 @@ def open_sessions(
         Tickets(rules.keys),
         Streams(settings.session_max_streams, settings.key_max_streams),
         Followers(record.ledger, ground.database, sessions.registry.owner),
+        NodeCapacity(
+            *(settings, cluster.membership, host.node.load(), await host.node.facts()),
+            *(rules.levels, sandbox.listed_images, sessions.registry, sessions.shares.slots),
+            sandbox.pool,
+        ),
     )
+
+
+async def join_cluster(
+    settings: Settings, ground: GroundFloor, cluster: ClusterFloor, floor: SessionsFloor
+) -> None:
+    """Makes this node, which has taken over its sessions, a part of its cluster, if it has one.
+
+    Raises: ConfigError.
+    """
+    sessions = floor.sessions
+    comparison = PlaceComparison(
+        settings.cluster or "",
+        cluster.places,
+        sessions.usage,
+        ground.database,
+        sessions.registry,
+        sessions.places,
+        sessions.ends.moved,
+    )
+    await cluster.membership.join(floor.node_capacity, comparison.run)
+    comparison.serve()
 
 
 async def recover_sessions(

@@ -3,12 +3,14 @@
 from orchestrator.ground.errors import AuditUnavailableError, SandboxUnavailableError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.effect import together
 from orchestrator.host.engine.base import Engine
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.sandbox import Sandbox
@@ -26,6 +28,7 @@ class Pauses:
         recorder: Recorder,
         stopper: Stopper,
         stops: StopRecords,
+        places: SessionPlaces,
         deadlines: Deadlines,
         cells: Cells,
         hello_timeout: float,
@@ -34,6 +37,7 @@ class Pauses:
         self._recorder = recorder
         self._stopper = stopper
         self._stops = stops
+        self._places = places
         self._deadlines = deadlines
         self._cells = cells
         self._hello_timeout = hello_timeout
@@ -107,7 +111,10 @@ class Pauses:
                 time=at,
                 stop=status is Status.PAUSED,
             ),
-            effect=session_rows.updating(session, status=status),
+            effect=together(
+                session_rows.updating(session, status=status),
+                self._places.changed(session, status=status),
+            ),
         )
 
 

@@ -11,6 +11,7 @@ from orchestrator.ground.errors import BudgetExceededError, PaddockError, Sessio
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.store.effect import together
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.open import HostFloor
@@ -247,7 +248,10 @@ class Recovery:
             await self._recorder.record(
                 session,
                 EventDraft("session.pause" if paused else "session.resume", actor="system"),
-                effect=session_rows.updating(session, status=status),
+                effect=together(
+                    session_rows.updating(session, status=status),
+                    self._sessions.places.changed(session, status=status),
+                ),
             )
             session.status = status
 

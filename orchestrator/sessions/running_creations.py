@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
+    ClusterUnavailableError,
     ConflictError,
     EngineUnavailableError,
     PaddockError,
@@ -18,7 +19,7 @@ from orchestrator.state.session import Session
 # Failures of the host, which another creation of the same session would meet as well.
 _OF_THE_HOST = (
     *(AuditUnavailableError, CapacityExhaustedError),
-    *(EngineUnavailableError, SandboxUnavailableError),
+    *(ClusterUnavailableError, EngineUnavailableError, SandboxUnavailableError),
 )
 
 

@@ -23,6 +23,7 @@ from orchestrator.sessions.deadlines import (
     deadlines,
     due,
 )
+from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
 from orchestrator.settings.settings import Settings
@@ -50,6 +51,7 @@ class SessionChanges:
         registry: Registry,
         shares: Shares,
         workspaces: Workspaces,
+        usage: SessionGrowth,
         level_change: LevelChange,
         tasks: TaskScope,
         end: Callable[[Session, str], Awaitable[None]],
@@ -67,6 +69,7 @@ class SessionChanges:
         self._registry = registry
         self._shares = shares
         self._workspaces = workspaces
+        self._usage = usage
         self._level_change = level_change
         self._tasks = tasks
 
@@ -191,9 +194,11 @@ class SessionChanges:
         @asynccontextmanager
         async def admitted() -> AsyncGenerator[None]:
             """Checks that the key's quota has room for those limits."""
+            quota = self._shares.quota(principal)
             with self._shares.changing(principal, session, limits):
+                await self._usage.grow(session, limits, quota)
                 if not shares and size > session.limits.workspace_bytes:
-                    await self._workspaces.reserve(workspace, size, self._shares.quota(principal))
+                    await self._workspaces.reserve(workspace, size, quota)
                 yield
 
         try:
@@ -202,6 +207,7 @@ class SessionChanges:
             # A suspended one is resized when it is restored; one that is closed, at the next try.
             if session.sandbox is not None and not shares:
                 await self._workspaces.resized(workspace, session.limits.workspace_bytes)
+            await self._usage.settle(session)
 
     def check_timeouts(self, principal: Principal, session: Session, wanted: NewTimeouts) -> None:
         """Raises: ValidationError for a time-out above the operator's or the caller's key's;

@@ -10,7 +10,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
-from orchestrator.ground.store.effect import both
+from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
@@ -21,6 +21,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_pages, session_rows
 from orchestrator.state.family import leave
@@ -50,6 +51,7 @@ class SessionEnds:
         stopper: Stopper,
         gaps: Gaps,
         sessions: Registry,
+        places: SessionPlaces,
         deadlines: Deadlines,
         spawn_ends: SpawnEnds,
     ) -> None:
@@ -60,6 +62,7 @@ class SessionEnds:
         self._gaps = gaps
         self._sandboxes = sandbox.sandboxes
         self._registry = sessions
+        self._places = places
         self._deadlines = deadlines
         self._spawn_ends = spawn_ends
         self._workspaces = sandbox.workspaces
@@ -211,8 +214,9 @@ class SessionEnds:
                     time=termination.terminated_at,
                     stop=True,
                 ),
-                effect=both(
+                effect=together(
                     session_rows.with_end(session, status, termination),
+                    self._places.released(session),
                     session_pages.forgetting(self._registry.ended_after),
                 ),
             )
@@ -273,6 +277,16 @@ class SessionEnds:
             error = f"the session was idle for {session.terms.idle_timeout} s"
         await self.run(
             session, SYSTEM, status, rationale, error=error, deadline=deadline, first=first
+        )
+
+    async def moved(self, session: Session) -> None:
+        """Ends the session because its place is another node's now."""
+        await self.run(
+            session,
+            SYSTEM,
+            Status.ABORTED,
+            Rationale.MOVED,
+            error="the cluster has given the session's place to another node",
         )
 
     async def crashed(self, session: Session, container: Container) -> None:

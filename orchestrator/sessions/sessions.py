@@ -5,6 +5,7 @@ import logging
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fair_queue import Slot
@@ -22,6 +23,8 @@ from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.finder import Finder
+from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.inspection import Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.pauses import Pauses
@@ -57,6 +60,7 @@ class Sessions:
         ground: GroundFloor,
         host: HostFloor,
         rules: RulesFloor,
+        cluster: ClusterFloor,
         record: RecordFloor,
         sandbox: SandboxFloor,
         work: WorkFloor,
@@ -81,25 +85,27 @@ class Sessions:
             *(settings, node, sandboxes.pool, self.registry),
             lambda: self.suspensions.suspend_one(),
         )
+        self.places = SessionPlaces(settings.cluster or "", cluster.places)
+        self.usage = SessionGrowth(database, cluster.cluster_usage)
         self.suspensions = Suspensions(
             *(database, recorder, stops, sandboxes),
             *(self.registry, self.room, self.shares, self.deadlines),
-            work.executions,
+            *(work.executions, self.usage),
         )
         self.creation = Creation(
             *(settings, ground, rules, record, sandbox),
-            *(self.registry, self.shares, self.room),
+            *(self.registry, self.places, self.shares, self.room),
         )
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
         self.ends = SessionEnds(
             *(ground, host, record, sandbox, stopper, self.gaps),
-            *(self.registry, self.deadlines, self.spawn_ends),
+            *(self.registry, self.places, self.deadlines, self.spawn_ends),
         )
         self._pauses = Pauses(
             *(node.engine, recorder, stopper, stops),
-            *(self.deadlines, work.cells, settings.hello_timeout),
+            *(self.places, self.deadlines, work.cells, settings.hello_timeout),
         )
         self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
@@ -111,7 +117,8 @@ class Sessions:
             self.registry,
             self.shares,
             workspaces,
-            LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
+            self.usage,
+            LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes, self.places),
             self._tasks,
             self.ends.end_child,
             self.deadlines,

@@ -31,6 +31,7 @@ from orchestrator.sessions.idleness import (
     waiting,
     why_busy,
 )
+from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
 from orchestrator.state import session_rows
@@ -62,6 +63,7 @@ class Suspensions:
         shares: Shares,
         deadlines: Deadlines,
         executions: Executions,
+        usage: SessionGrowth,
     ) -> None:
         self._database = database
         self._recorder = recorder
@@ -72,6 +74,7 @@ class Suspensions:
         self._shares = shares
         self._deadlines = deadlines
         self._executions = executions
+        self._usage = usage
         self._leaving = TaskScope("the suspension of a session")
         self._returning = TaskScope("the restoration of a session")
         # By session key: all that use a session wait for the same restoration.
@@ -284,12 +287,15 @@ class Suspensions:
         FaultPoint.RESTORE_STARTED.reached()
         session.sandbox = sandbox
         row, size = session_rows.restored(session), session.limits.workspace_bytes
+        settling = self._usage.settling(session)
 
         def write(connection: sqlite3.Connection) -> None:
             row(connection)
             if session.family.shares:
                 return
-            slots.set_size(connection, session.workspace.id, size)  # it may have changed meanwhile
+            # It may have changed meanwhile.
+            if slots.set_size(connection, session.workspace.id, size) and settling is not None:
+                settling(connection)
 
         try:
             await self._database.write(write)

@@ -17,6 +17,7 @@ from pydantic_settings import (
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.groups.access import AccessSettings
 from orchestrator.settings.groups.capacity import CapacitySettings
+from orchestrator.settings.groups.cluster import ClusterSettings
 from orchestrator.settings.groups.engine import EngineSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
@@ -31,7 +32,7 @@ CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
 
 
-class _Environment(EnvSettingsSource):
+class Environment(EnvSettingsSource):
     """The environment. A value that is not JSON stays a text, which its setting then refuses."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
@@ -44,6 +45,7 @@ class _Environment(EnvSettingsSource):
 
 # The settings of the last group come first.
 class Settings(
+    ClusterSettings,
     LifetimeSettings,
     EngineSettings,
     CapacitySettings,
@@ -97,8 +99,8 @@ class Settings(
         """The order of precedence: arguments, the environment, the file."""
         return (
             init_settings,
-            _Environment(settings_cls),
-            InitSettingsSource(settings_cls, _read_file()),
+            Environment(settings_cls),
+            InitSettingsSource(settings_cls, read_file()),
         )
 
 
@@ -111,8 +113,13 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         # The exception is not chained, because the refused value may be a secret.
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ConfigError(_describe(first["loc"], first["type"], first["msg"])) from None
+        raise refusal(error) from None
+
+
+def refusal(error: ValidationError) -> ConfigError:
+    """What is wrong with the first refused setting, without its value."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return ConfigError(_describe(first["loc"], first["type"], first["msg"]))
 
 
 def ensure_state_dir(path: Path) -> None:
@@ -123,7 +130,8 @@ def ensure_state_dir(path: Path) -> None:
         raise ConfigError(f"{_PREFIX}STATE_DIR: {path}: {error.strerror}") from None
 
 
-def _read_file() -> dict[str, Any]:
+def read_file() -> dict[str, Any]:
+    """The settings in the file of PADDOCK_CONFIG_FILE, if it is set. Raises: ConfigError."""
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     values = read_toml(Path(path)) if path else {}
     check_removed(values)

@@ -49,7 +49,7 @@ class Exceeded:
         }
 
 
-class Amounts(NamedTuple):
+class BudgetView(NamedTuple):
     """Limits, consumption and the rest, in seconds, dollars or counts; None: unlimited."""
 
     limits: Mapping[Kind, int | float | None]
@@ -172,9 +172,9 @@ class Budget:
         limit = self.limits.get(Kind.TIME)
         return None if limit is None else self.started_at + timedelta(microseconds=limit)
 
-    def view(self, now: datetime) -> Amounts:
+    def view(self, now: datetime) -> BudgetView:
         """The amounts of every kind."""
-        return Amounts(
+        return BudgetView(
             {kind: _outside_or_none(kind, self.limits.get(kind)) for kind in Kind},
             {kind: outside(kind, self.consumed(kind, now)) for kind in Kind},
             {kind: _outside_or_none(kind, self.remaining(kind, now)) for kind in Kind},

@@ -42,6 +42,12 @@ class Registry:
         """How many of them have a sandbox, or are about to get one."""
         return self._tally.with_sandbox
 
+    @property
+    def of_sandboxes(self) -> list[Session]:
+        """Those sessions."""
+        live = [each for each in self._live.values() if not each.suspended]
+        return [*self._reserved.values(), *live]
+
     def reserve(self, session: Session) -> None:
         """Reserves the id of a session that is being created.
 

@@ -64,6 +64,9 @@ class Session:
     created_at: str
     last_activity_at: str
     incarnation: int = 1
+    # The cluster in which it has a place, and the place's number; '' and 0: in none.
+    cluster: str = ""
+    place: int = 0
     # What its turns may do, as it was at its creation.
     policy: SessionPolicy = SAFE_ANALYSIS
     # The number of episodes that it has had.

@@ -24,8 +24,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, terms,"
         " budget, egress, reissues, episodes, handle_sha256, secret_names, seal_key,"
-        " incarnation, acknowledged, created_at, consume, policy, origin, parent_key, workspace_id)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
+        " incarnation, acknowledged, created_at, consume, policy, origin, parent_key, workspace_id,"
+        " cluster, place)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.key,
             session.id,
@@ -48,6 +49,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             None if origin is None else json.dumps(origin.stored()),
             None if origin is None else origin.parent_key,
             session.workspace.id if session.family.shares else None,
+            session.cluster,
+            session.place,
         ),
     )
     if session.pack is not None:

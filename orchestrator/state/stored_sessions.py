@@ -24,7 +24,7 @@ _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, terms,"
     " budget, audit_bytes, egress, egress_used, reissues, episodes,"
     " suspension, handle_sha256, acknowledged,"
-    " secret_names, seal_key, incarnation,"
+    " secret_names, seal_key, incarnation, cluster, place,"
     " sessions.created_at, consume, policy,"
     " origin, coalesce(workspace_id, sessions.id) AS workspace_id,"
     " termination, sandbox,"
@@ -80,6 +80,8 @@ class SessionRow:
             created_at=row["created_at"],
             last_activity_at=row["last_event"] or row["created_at"],
             incarnation=row["incarnation"],
+            cluster=row["cluster"],
+            place=row["place"],
             policy=_policy(row["policy"]),
             episodes=row["episodes"],
             reissues=row["reissues"],
@@ -193,6 +195,15 @@ def find_key(
         {"id": session_id, "owner": owner, "number": incarnation},
     ).fetchone()
     return None if row is None else str(row[0])
+
+
+def ids(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
+    """The ids of the sessions with these keys, by key, as far as there are such sessions."""
+    rows = connection.execute(
+        "SELECT key, id FROM sessions WHERE key IN (SELECT value FROM json_each(?))",
+        (json.dumps(keys),),
+    )
+    return dict(rows.fetchall())
 
 
 def load_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[sqlite3.Row]:

@@ -15,12 +15,14 @@ from paddock.connect.errors import NoAddressError
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _MACHINE = {
     "serve": "Run the control plane here.",
+    "gateway": "Run a gateway of a cluster here.",
     "doctor": "Check whether this machine can run sandboxes.",
     "backup": "Write a backup of the state directory to a file.",
     "restore": "Restore a backup of the state directory.",
     "openapi": "Print the OpenAPI document of the HTTP API.",
     "keys": "API keys of the control plane on this machine.",
     "images": "Images on this machine's container engine.",
+    "cluster": "A cluster of several machines.",
 }
 _TOOLS = {
     "check": "Check manifests.",

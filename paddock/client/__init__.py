@@ -69,6 +69,7 @@ from paddock.contract.audit import (
     IndexProgress,
 )
 from paddock.contract.budget import Budget
+from paddock.contract.cluster import Node
 from paddock.contract.code import (
     CodeContext,
     CodeError,
@@ -213,6 +214,7 @@ __all__ = [
     "MisdirectedRequestError",
     "NamedSnapshot",
     "NoAnswerError",
+    "Node",
     "NotFoundError",
     "NotPaddockError",
     "OldServerError",

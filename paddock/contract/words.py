@@ -116,6 +116,7 @@ class Rationale(StrEnum):
     QUARANTINED = "quarantined"
     BUDGET_EXHAUSTED = "budget_exhausted"
     CONTEXT_MISS = "CONTEXT_MISS"
+    MOVED = "moved"
 
 
 class Kind(StrEnum):

@@ -267,6 +267,7 @@ SCENARIOS: dict[str, Scenario] = {
     "rollback": rollback,
     "close": close,
     "purge": close,
+    "outbox": close,
     "volume": volume,
     "snapshot": snapshot,
     "fork": fork,

@@ -50,6 +50,8 @@ FRAMEWORKS = {
 # Programs and suites of tests that run where a framework is installed, and nowhere else.
 FOREIGN = ROOT / "tests" / "foreign"
 RUN = declared(PROJECT["dependencies"])
+# What only nodes and gateways of a cluster import.
+CLUSTER = declared(PROJECT["optional-dependencies"]["cluster"])
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
@@ -69,7 +71,7 @@ def imported(folders: Iterable[str]) -> set[str]:
 
 
 def test_running_needs_what_is_declared_and_nothing_else() -> None:
-    assert imported(SERVER) == RUN.keys()
+    assert imported(SERVER) == RUN.keys() | CLUSTER.keys()
 
 
 def test_the_client_alone_needs_what_it_declares_and_nothing_else() -> None:
@@ -87,7 +89,9 @@ def test_each_framework_is_an_extra_of_the_client_alone() -> None:
     }
     assert extras == {name: [wanted] for name, (wanted, _) in FRAMEWORKS.items()}
     assert client["entry-points"] == {"inspect_ai": {"paddock": "paddock.integrations.inspect"}}
-    assert "optional-dependencies" not in server
+    assert server["optional-dependencies"] == {
+        "cluster": PROJECT["optional-dependencies"]["cluster"]
+    }
     assert server["entry-points"].keys() == {"paddock.server"}
 
 
@@ -109,7 +113,7 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
     assert {name.removeprefix("types-") for name in stubs} <= RUN.keys()
     for name, (user, call) in PROGRAMS.items():
         assert call in (ROOT / user).read_text(), name
-    others = RUN.keys() | {canonicalize_name(module) for module in PEERS.values()}
+    others = RUN.keys() | CLUSTER.keys() | {canonicalize_name(module) for module in PEERS.values()}
     assert imported(["tests", "scripts"]) - others == DEV.keys() - stubs - PROGRAMS.keys()
     peers = (ROOT / "tests/bench/peers/requirements.txt").read_text().splitlines()[1:]
     assert declared(peers).keys() == PEERS.keys() | {"aiohttp", "docker"}
@@ -149,7 +153,7 @@ def needed(roots: dict[str, Requirement]) -> set[str]:
 def test_the_lock_files_fit_what_is_declared() -> None:
     run, dev = locked("requirements.lock"), locked("requirements-dev.lock")
     assert run.items() <= dev.items(), "`make lock` writes both"
-    for lock, roots in ((run, RUN), (dev, RUN | DEV)):
+    for lock, roots in ((run, RUN | CLUSTER), (dev, RUN | CLUSTER | DEV)):
         unfit = {
             str(requirement)
             for name, requirement in roots.items()

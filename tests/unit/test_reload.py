@@ -14,6 +14,7 @@ import pytest
 import watchfiles
 from pydantic import SecretStr
 
+from orchestrator.cluster import alone
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.events import SYSTEM_KEY
 from orchestrator.ground.metrics import Metrics
@@ -591,7 +592,7 @@ async def test_a_file_that_breaks_its_reader_is_a_broken_file(
     def broken(_settings: Settings) -> Any:
         raise ZeroDivisionError("nobody thought of it")
 
-    monkeypatch.setattr(reload, "load_keys", broken)
+    monkeypatch.setattr(alone, "load_keys", broken)
     add_key(settings.keys_path, Principal("new", Role.OPERATOR))
     await policy.look()
     assert policy.keys.named("new") is None

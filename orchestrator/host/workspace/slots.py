@@ -89,11 +89,21 @@ def claim(
     return _add(conn, workspace_id, owner, uid_base, uid_count, quota)
 
 
+def new_volume_id() -> str:
+    """The id of a volume's files."""
+    return f"{_VOLUME}{secrets.token_hex(8)}"
+
+
 def add_volume(
-    conn: sqlite3.Connection, owner: str, uid_base: int, uid_count: int, quota: Quota, size: int
+    conn: sqlite3.Connection,
+    volume_id: str,
+    owner: str,
+    uid_base: int,
+    uid_count: int,
+    quota: Quota,
+    size: int,
 ) -> Workspace:
     """Records the files of a new volume. Raises: CapacityExhaustedError if every uid is in use."""
-    volume_id = f"{_VOLUME}{secrets.token_hex(8)}"
     volume = _add(conn, volume_id, owner, uid_base, uid_count, quota)
     set_size(conn, volume_id, size)
     return volume

@@ -13,15 +13,14 @@ from pathlib import Path
 from watchfiles import watch
 
 from orchestrator.ground.config_error import BrokenFilesError, ConfigError
-from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.runtimes import Runtimes
+from orchestrator.operate.operator.followed_keys import FollowedKeys
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
-from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
-from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.templates.template_files import TemplateFiles
@@ -30,7 +29,7 @@ from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.settings.image_list import listed
 from orchestrator.settings.operator_files import files_or_folder, table_files
 from orchestrator.settings.settings import Settings
-from orchestrator.settings.watched_files import Source, ensure_file, fingerprint, fingerprints
+from orchestrator.settings.watched_files import Source, ensure_file, fingerprints
 
 log = logging.getLogger(__name__)
 
@@ -66,25 +65,17 @@ class Reload:
         """
         self.problems: dict[Path, str] = {}
         directory = self._directory = settings.levels_dir
+        self.key_files = FollowedKeys(settings)
+        self.keys = self.key_files.ring
         # A file must exist to be watched.
-        if settings.keys_file is None:
-            ensure_file(settings.keys_path)
         ensure_file(settings.images_path)
         # They are taken before the files are read, so that an edit during the read is noticed.
-        keys_seen = fingerprints([settings.keys_path])
-        admin_key_file = settings.state_dir / ADMIN_KEY_FILE
-        admin_key_seen = fingerprints([admin_key_file])
         images_path = settings.images_path
         images_seen = fingerprints([images_path])
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self._runtimes = Runtimes(settings.runtime)
-        self.keys = load_keys(settings)
         self.images = ListedImages(listed(settings), settings.default_images)
-
-        def read_keys() -> Callable[[], None]:
-            keys = load_keys(settings)
-            return lambda: self.keys.replace(keys)
 
         def read_levels() -> Callable[[], None]:
             levels = load_levels(directory, self._runtimes.known)
@@ -94,17 +85,10 @@ class Reload:
             names = listed(settings)
             return lambda: self.images.replace(names)
 
-        keys_path = settings.keys_path
         self._sources = [
-            Source(None, lambda: [keys_path], read_keys, True, keys_seen),
+            *self.key_files.sources(),
             Source(None, lambda: [images_path], read_images, False, images_seen),
         ]
-        if self.keys.admin_key_file is not None:
-            # If there was none, it has just been created.
-            seen = {file: sha256 or fingerprint(file) for file, sha256 in admin_key_seen.items()}
-            self._sources.append(
-                Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
-            )
         if directory is not None:
             files = partial(files_or_folder, table_files, directory)
             self._sources.append(
@@ -273,6 +257,8 @@ class Reload:
             replace, problems = error.replace, error.problems
         except ConfigError as error:
             problems = dict.fromkeys(changed, str(error))
+        except ClusterUnavailableError as error:
+            problems = dict.fromkeys(changed, error.detail)
         except TimeoutError:
             # The task fails, is restarted, and finds it changed again.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from orchestrator.cluster.base import Places
 from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockError
 from orchestrator.ground.events import time_text
 from orchestrator.ground.fault_points import FaultPoint
@@ -31,13 +32,19 @@ class Workspaces:
     """The files that outlive sessions."""
 
     def __init__(
-        self, settings: Settings, database: Database, storage: Storage, uids: UidRange
+        self,
+        settings: Settings,
+        database: Database,
+        storage: Storage,
+        uids: UidRange,
+        places: Places,
     ) -> None:
         """New workspaces have `uids`; the others keep theirs."""
         self._settings = settings
         self._uids = uids
         self._database = database
         self._storage = storage
+        self._places = places
 
     def root_dir(self, workspace_id: str) -> str:
         """The directory at which the workspace is visible on the host."""
@@ -89,14 +96,17 @@ class Workspaces:
         return apply
 
     def forgetting(self, session: Session) -> Effect:
-        """An effect that forgets a session that its client never knew.
+        """An effect that forgets a session that its client never knew, and releases its place.
 
         Orders the purge of a workspace that was created for it.
         """
         forget = session_rows.forgetting(session.key)
+        release = self._places.released(session.key, session.id)
 
         def apply(connection: sqlite3.Connection) -> None:
             forget(connection)
+            if release is not None:
+                release(connection)
             slots.order_purge_unused(connection, session.id)
 
         return apply
@@ -245,9 +255,13 @@ class Workspaces:
         await self._storage.remove(workspace)
         FaultPoint.PURGE_REMOVED.reached()
 
+        purged = self._places.purged(workspace.id)
+
         def release(connection: sqlite3.Connection) -> None:
             slots.release(connection, workspace.id)
             pack_rows.forget_all(connection, workspace.id)
+            if purged is not None:
+                purged(connection)
 
         await self._database.write(release, reserve=True)
 

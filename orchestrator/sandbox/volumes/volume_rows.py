@@ -83,13 +83,19 @@ def unfinished(conn: sqlite3.Connection) -> list[Volume]:
 
 
 def add(
-    conn: sqlite3.Connection, owner: str, name: str, size: int, uids: tuple[int, int], quota: Quota
+    conn: sqlite3.Connection,
+    files_id: str,
+    owner: str,
+    name: str,
+    size: int,
+    uids: tuple[int, int],
+    quota: Quota,
 ) -> Volume:
     """Records a volume whose files are to be made; `uids` are the first one and their number.
 
     Raises: ConflictError if there is one with that name; CapacityExhaustedError.
     """
-    files = slots.add_volume(conn, owner, *uids, quota, size)
+    files = slots.add_volume(conn, files_id, owner, *uids, quota, size)
     try:
         conn.execute(
             "INSERT INTO volumes (owner, name, workspace_id) VALUES (?, ?, ?)",

@@ -5,6 +5,7 @@ import sqlite3
 from functools import partial
 from typing import NamedTuple
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.errors import ConflictError, PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
@@ -12,8 +13,8 @@ from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.quota import DiskUsage
-from orchestrator.host.workspace.slots import holdings
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.host.workspace.uid_range import UidRange
 from orchestrator.record.audit.recorder import Recorder
@@ -51,37 +52,45 @@ class Volumes:
         storage: Storage,
         uids: UidRange,
         workspaces: Workspaces,
+        cluster: ClusterFloor,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._storage = storage
         self._uids = uids
         self._workspaces = workspaces
+        self._cluster = cluster
         self._changes = TaskScope("a change of a volume")
 
     async def create(self, principal: Principal, name: str, size: int, quota: KeyLimits) -> Shown:
         """An empty volume of the caller, limited to `size` bytes.
 
         Raises: ConflictError if there is one with that name, or too many; RateLimitedError if it
-        exceeds the quota; AuditUnavailableError, and the errors of `Storage.prepare`.
+        exceeds the quota; AuditUnavailableError, ClusterUnavailableError, and the errors of
+        `Storage.prepare`.
         """
         return await self._changes.shield(self._create(principal, name, size, quota))
 
     async def _create(self, principal: Principal, name: str, size: int, quota: KeyLimits) -> Shown:
-        owner = principal.account
+        owner, files_id = principal.account, slots.new_volume_id()
         added: list[Volume] = []
 
         def add(connection: sqlite3.Connection) -> None:
-            before = holdings(connection, owner)
+            before = slots.holdings(connection, owner)
             if len(volume_rows.page(connection, owner, ("", ""), MOST_OF_KEY)) >= MOST_OF_KEY:
                 raise ConflictError(f"a key has at most {MOST_OF_KEY} volumes: remove one")
             uids, kind = (self._uids.base, self._uids.count), self._storage.choice.quota
-            added[:] = [volume_rows.add(connection, owner, name, size, uids, kind)]
+            added[:] = [volume_rows.add(connection, files_id, owner, name, size, uids, kind)]
             check_growth(connection, added[0].files, quota, before)
 
         args = {"name": name, "key": owner, "size_bytes": size}
         draft = EventDraft("volume.create", actor=principal.name, decision="allow", args=args)
-        await self._recorder.record_of_key(owner, draft, add)
+        try:
+            await self._cluster.cluster_usage.add_volume(owner, files_id, size, quota)
+            await self._recorder.record_of_key(owner, draft, add)
+        except BaseException:
+            await self._uncount(files_id)
+            raise
         FaultPoint.VOLUME_RECORDED.reached()
         volume = added[0]
         try:
@@ -92,6 +101,15 @@ class Volumes:
             await self._take_back(volume, error)
             raise
         return await self.show(volume.owner, name)
+
+    async def _uncount(self, files_id: str) -> None:
+        """Has the cluster forget a volume that was never made; a kill leaves it to the next start.
+
+        Raises: StoreError.
+        """
+        purged = self._cluster.places.purged(files_id)
+        if purged is not None:
+            await self._database.write(purged)
 
     async def _take_back(self, volume: Volume, error: BaseException | None = None) -> None:
         """Removes a volume that nobody knows."""

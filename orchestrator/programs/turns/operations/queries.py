@@ -8,7 +8,7 @@ from orchestrator.programs.turns.operations.turn_operation import Done, Needed, 
 from orchestrator.programs.turns.outcome import Symbol, Value, needs
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.rules.policy.session_policy import COMMANDS, PolicyRefusalError
-from orchestrator.state.budget import Amounts
+from orchestrator.state.budget import BudgetView
 from orchestrator.work.commands import running_command
 from orchestrator.work.commands.output_pages import page_text
 from paddock.contract.words import Kind
@@ -132,7 +132,7 @@ async def roll_back(context: OperationContext) -> Done:
     return Done(counts.write + counts.delete + counts.refused)
 
 
-def _amounts(context: OperationContext) -> Amounts:
+def _amounts(context: OperationContext) -> BudgetView:
     return context.session.budget.view(datetime.now(UTC))
 
 

@@ -41,12 +41,14 @@ def title(status: HTTPStatus) -> str:
     return _PHRASES.get(status) or status.phrase
 
 
-def document(error: PaddockError, request_id: str) -> dict[str, Any]:
+def document(
+    error: PaddockError, request_id: str, status: HTTPStatus | None = None
+) -> dict[str, Any]:
     """The problem document: `{type, title, status, code, detail, request_id, …}`.
 
-    Secrets that the request's context knows are removed.
+    Secrets that the request's context knows are removed. `status` instead of its code's.
     """
-    status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = status or STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     return {
         **{name: _cut(value) for name, value in error.fields.items()},
         "type": "about:blank",

@@ -1,0 +1,328 @@
+"""The cluster of this machine: its database, its nodes, certificates for both."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.options import AsJson, example, group
+from paddock.cli.output import Cell, note, print_fields, print_json, size, working
+from paddock.cli.several import confirm
+
+if TYPE_CHECKING:
+    from orchestrator.cluster.directory import Node
+    from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
+
+app = group("A cluster of several machines: its database, its nodes and their certificates.")
+
+T = TypeVar("T")
+
+# Somebody waits for the names in a shell.
+_COMPLETION_SECONDS = 2.0
+
+
+def _access() -> "Access":
+    from orchestrator.cluster.postgres.pool import Access
+    from orchestrator.settings.cluster_access import load_access
+
+    found = load_access()
+    assert found.cluster is not None  # noqa: S101 - checked with the settings
+    assert found.cluster_database is not None  # noqa: S101
+    dsn = found.cluster_database.get_secret_value()
+    return Access(found.cluster, dsn, found.cluster_database_password_file)
+
+
+def _ask(work: "Callable[[ClusterDatabase], Awaitable[T]]", doing: str) -> T:
+    """The result of `work` with the cluster's database."""
+    try:
+        import orchestrator.cluster.postgres.pool  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise _without_driver(error) from None
+    with working(doing):
+        return asyncio.run(_with_database(work))
+
+
+async def _with_database(work: "Callable[[ClusterDatabase], Awaitable[T]]") -> T:
+    from orchestrator.cluster.postgres.pool import ClusterDatabase
+
+    database = ClusterDatabase(_access())
+    await database.open()
+    try:
+        return await work(database)
+    finally:
+        await database.close()
+
+
+def _without_driver(error: ModuleNotFoundError) -> BaseException:
+    if error.name != "asyncpg":
+        return error
+    return Failure(
+        "a cluster needs asyncpg, which is not installed here",
+        "`pip install 'paddock-server[cluster]'`",
+        Status.NOT_INSTALLED,
+    )
+
+
+def complete_node(incomplete: str) -> list[str]:
+    """Matching names of nodes; none if the database does not answer at once."""
+
+    async def names(database: "ClusterDatabase") -> list[str]:
+        from orchestrator.cluster.postgres.directory import PostgresDirectory
+
+        async with asyncio.timeout(_COMPLETION_SECONDS):
+            return [node.name for node in await PostgresDirectory(database).nodes()]
+
+    # Whatever is wrong: a shell that completes words shows no errors.
+    with suppress(Exception):
+        known = asyncio.run(_with_database(names))
+        return [name for name in known if name.startswith(incomplete)]
+    return []
+
+
+_Node = Annotated[
+    str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)
+]
+
+
+@app.command(epilog=example("paddock cluster init"))
+def init(as_json: AsJson = False) -> None:
+    """Make the tables of a new cluster in its database, and an admin key for all of its machines.
+
+    PADDOCK_CLUSTER and PADDOCK_CLUSTER_DATABASE name both. The database must be there, empty, and
+    its user may make tables. What is there already stays as it is.
+    """
+    applied = _migrate(new=True)
+    secret = _ask(_admin_key, "keys")
+    access = _access()
+    if as_json:
+        print_json({"cluster": access.cluster, "migrations": applied, "admin_key": secret})
+        return
+    rows = (("cluster", access.cluster), ("tables", _made(applied)), ("admin key", secret))
+    print_fields(rows)
+    if secret is not None:
+        note("The key is not shown again; the database has only its hash.")
+    note("Set on each node, besides what it has already:")
+    for name, value in _node_settings(access.cluster):
+        note(f"  {name}={value}")
+    note(
+        "`paddock cluster certificates` makes certificates; gateways need PADDOCK_CLUSTER,"
+        " PADDOCK_CLUSTER_DATABASE and PADDOCK_GATEWAY_CERT, _KEY and _CA."
+    )
+
+
+def _node_settings(cluster: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("PADDOCK_CLUSTER", cluster),
+        ("PADDOCK_CLUSTER_DATABASE", "as here"),
+        ("PADDOCK_NODE", "a name that no other node has"),
+        ("PADDOCK_NODE_LISTEN", "0.0.0.0:8790"),
+        ("PADDOCK_NODE_URL", "https://this-node.internal:8790"),
+        ("PADDOCK_NODE_CERT", "its certificate"),
+        ("PADDOCK_NODE_KEY", "its certificate's key"),
+        ("PADDOCK_NODE_CA", "ca.pem"),
+    )
+
+
+def _made(applied: list[int]) -> str:
+    if not applied:
+        return "there already, and current"
+    return f"made, by the migrations {', '.join(map(str, applied))}"
+
+
+@app.command(epilog=example("paddock cluster migrate"))
+def migrate(as_json: AsJson = False) -> None:
+    """Bring the tables to this version's schema, before the cluster's machines are upgraded.
+
+    Machines of the version before go on working with it. All changes are made, or none.
+    """
+    applied = _migrate(new=False)
+    if as_json:
+        print_json({"migrations": applied})
+        return
+    note(f"applied: {', '.join(map(str, applied))}" if applied else "the tables are current")
+
+
+def _migrate(*, new: bool) -> list[int]:
+    try:
+        from orchestrator.cluster.postgres import schema
+        from orchestrator.cluster.postgres.pool import administering
+    except ModuleNotFoundError as error:
+        raise _without_driver(error) from None
+
+    async def run() -> list[int]:
+        access = _access()
+        async with administering(access) as connection:
+            return await schema.migrate(connection, access.cluster, new=new)
+
+    with working("making the tables" if new else "changing the tables"):
+        return asyncio.run(run())
+
+
+async def _admin_key(database: "ClusterDatabase") -> str | None:
+    """A new admin key, if there is none."""
+    from orchestrator.cluster.postgres.key_table import KeyTable
+    from orchestrator.rules.access.keys import ADMIN_NAME, Principal, Role
+
+    table = KeyTable(database)
+    if any(key.role is Role.ADMIN for key in await table.list()):
+        return None
+    return await table.add(Principal(ADMIN_NAME, Role.ADMIN))
+
+
+@app.command(epilog=example("paddock cluster status"))
+def status(as_json: AsJson = False) -> None:
+    """Show whether the database answers, its schema, and how many nodes and sessions there are."""
+    from dataclasses import asdict
+
+    from orchestrator.cluster.postgres import status as reading
+
+    found = _ask(reading.read, "asking the database")
+    if as_json:
+        print_json(asdict(found))
+        return
+    nodes = f"{found.nodes} ({found.alive} alive, {found.draining} draining)"
+    print_fields(
+        (
+            ("cluster", found.cluster),
+            ("schema", found.schema),
+            ("nodes", nodes),
+            ("sessions", found.sessions),
+            ("workspaces", found.workspaces),
+            ("keys", found.keys),
+        )
+    )
+
+
+@app.command(epilog=example("paddock cluster nodes"))
+@lists
+def nodes(listing: Listing = TABLE) -> None:
+    """List the nodes of the cluster, those that do not answer included."""
+    from orchestrator.cluster.postgres.directory import PostgresDirectory
+
+    found = _ask(lambda database: PostgresDirectory(database).nodes(), "asking the database")
+    columns = ("name", "state", ">sessions", ">cpus", ">memory", "seen", "version", "url")
+    print_items(
+        map(_shown, found), listing, columns, _row, nothing="no node has joined the cluster yet"
+    )
+
+
+def _shown(node: "Node") -> dict[str, Any]:
+    from orchestrator.cluster import reports
+
+    members = reports.stored(node.report)
+    return {
+        **members,
+        "state": node.report.state if node.alive else "lost",
+        "alive": node.alive,
+        "silent_seconds": round(node.silent_seconds, 1),
+    }
+
+
+def _row(item: dict[str, Any]) -> tuple[Cell, ...]:
+    used, capacity = item["used"], item["capacity"]
+    return (
+        item["name"],
+        item["state"],
+        f"{used['sandboxes']}/{capacity['sandboxes']}",
+        f"{used['cpus']:g}/{capacity['cpus']:g}",
+        f"{size(used['memory_bytes'])}/{size(capacity['memory_bytes'])}",
+        f"{item['silent_seconds']:.0f} s ago",
+        item["version"],
+        item["url"],
+    )
+
+
+@app.command(epilog=example("paddock cluster drain node-1"))
+def drain(node: _Node) -> None:
+    """Put no new sessions on a node; those that it has go on."""
+    from orchestrator.cluster.postgres.nodes import NodeAdmin
+
+    _ask(lambda database: NodeAdmin(database).drain(node), f"draining {node}")
+    note(f"{node} takes no new sessions; `paddock cluster undrain {node}` changes that")
+
+
+@app.command(epilog=example("paddock cluster undrain node-1"))
+def undrain(node: _Node) -> None:
+    """Put new sessions on a drained node again."""
+    from orchestrator.cluster.postgres.nodes import NodeAdmin
+
+    _ask(lambda database: NodeAdmin(database).undrain(node), f"undraining {node}")
+    note(f"{node} takes new sessions")
+
+
+@app.command(epilog=example("paddock cluster forget node-1"))
+def forget(
+    node: _Node,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give up a node that does not come back: its sessions are over, and their ids are free.
+
+    Only for a machine that is switched off or lost: one that is merely cut off goes on with its
+    sessions, and these would then be there twice. Its workspaces are given up too, and its keys'
+    quotas no longer count them. If it returns, it ends the sessions that it still has.
+    """
+    from orchestrator.cluster.postgres.nodes import NodeAdmin
+
+    if not yes:
+        held = _ask(lambda database: NodeAdmin(database).holds(node), "asking the database")
+        confirm(
+            f"give up {held.sessions} sessions and {held.workspaces} workspaces on {node}, which"
+            " must be switched off"
+        )
+    gone = _ask(lambda database: NodeAdmin(database).forget(node), f"forgetting {node}")
+    if as_json:
+        print_json({"node": node, **gone._asdict()})
+        return
+    note(f"{node} is given up, with {gone.sessions} sessions and {gone.workspaces} workspaces")
+
+
+@app.command(epilog=example("paddock cluster certificates --node node-1 --host node-1.internal"))
+def certificates(
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="For the node with that name.")
+    ] = None,
+    gateway: Annotated[bool, typer.Option("--gateway", help="For the gateways.")] = False,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="A name or an address in the node's URL, by default its name; may be repeated.",
+        ),
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="Where the files are.")
+    ] = Path("cluster-certificates"),
+    replace: Annotated[bool, typer.Option("--replace", help="Replace one that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make certificates for the connections between gateways and nodes, by an authority of its own.
+
+    The first call makes the authority. Keep its key, ca.key, on no node and no gateway.
+    """
+    from orchestrator.cluster.certificates import GATEWAY, issue
+    from orchestrator.settings.groups.cluster import checked_name
+
+    if (node is None) is not gateway:
+        raise typer.BadParameter("give one of them", param_hint="--node, --gateway")
+    name = node or GATEWAY
+    try:
+        checked_name(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--node") from None
+    if node in (GATEWAY, "ca") or (gateway and host):
+        hint = "--host" if gateway else "--node"
+        raise typer.BadParameter("is for nodes only" if gateway else "is taken", param_hint=hint)
+    files = issue(directory, name, host or [name], replace=replace)
+    if as_json:
+        print_json({label: str(path) for label, path in files._asdict().items()})
+        return
+    kind = "PADDOCK_GATEWAY" if gateway else "PADDOCK_NODE"
+    labels = (f"{kind}_CERT", f"{kind}_KEY", f"{kind}_CA")
+    print_fields(zip(labels, map(str, files), strict=True))

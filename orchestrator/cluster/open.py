@@ -1,0 +1,40 @@
+"""Opens the floor of the cluster: what the settings say, or one machine alone."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.outbox import Outbox
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.open import GroundFloor
+from orchestrator.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFloor:
+    """What the cluster decides, or this node where it is alone."""
+
+    places: Places
+    cluster_usage: ClusterUsage
+    key_source: KeySource
+    membership: Membership
+    outbox: Outbox
+
+
+async def open_cluster(
+    settings: Settings, ground: GroundFloor, file_keys: KeySource, closers: AsyncExitStack
+) -> ClusterFloor:
+    """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
+    outbox = Outbox(ground.database)
+    if settings.cluster is None:
+        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
+    # Only here, so that one machine alone needs nothing of a cluster.
+    try:
+        from orchestrator.cluster.postgres.open import open_store
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
+        ) from None
+    store = await open_store(settings, ground, outbox, file_keys, closers)
+    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)

@@ -1,0 +1,1 @@
+"""The cluster's database, PostgreSQL. Nothing here is imported without a cluster."""

@@ -1,0 +1,178 @@
+"""The cluster as gateways see it: read from its database."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.cluster import reports
+from orchestrator.cluster.base import Summary
+from orchestrator.cluster.directory import (
+    MOST_SESSIONS,
+    Hold,
+    ListedSession,
+    Node,
+    Position,
+    SessionFilters,
+    SessionsPage,
+    Where,
+)
+from orchestrator.cluster.postgres.connection import Connection, Row
+from orchestrator.cluster.postgres.pool import ClusterDatabase
+from orchestrator.cluster.postgres.texts import plain
+
+_NODES = """
+SELECT name, epoch, state, report, until > clock_timestamp() AS alive,
+    extract(epoch FROM clock_timestamp() - renewed)::float8 AS silent
+FROM nodes WHERE state <> 'gone' ORDER BY name
+"""
+_PLACE = """
+SELECT found.node, found.hold, n.report ->> 'url' AS url,
+    n.state <> 'gone' AND n.until > clock_timestamp() AS alive
+FROM (
+    SELECT node, 'live' AS hold, 1 AS rank, '' AS since FROM places WHERE id = $1
+    UNION ALL SELECT node, 'workspace', 2, '' FROM workspaces WHERE id = $1 AND NOT volume
+    UNION ALL (SELECT node, 'record', 3, created_at FROM records WHERE id = $1
+        ORDER BY created_at DESC LIMIT 1)
+) found JOIN nodes n ON n.name = found.node ORDER BY found.rank LIMIT 1
+"""
+# Rows that one statement examines, and statements for one page: what few sessions have is searched
+# for in parts.
+_MOST_EXAMINED = 2000
+_MOST_LOOKS = 5
+
+
+class PostgresDirectory:
+    """Answers `Directory` from the database."""
+
+    def __init__(self, database: ClusterDatabase) -> None:
+        self._database = database
+
+    async def nodes(self) -> Sequence[Node]:
+        """As `Directory.nodes`."""
+
+        async def work(connection: Connection) -> Sequence[Node]:
+            return [_node(row) for row in await connection.fetch(_NODES)]
+
+        return await self._database.transaction(work)
+
+    async def place_of(self, session_id: str) -> Where | None:
+        """As `Directory.place_of`."""
+
+        async def work(connection: Connection) -> Where | None:
+            row = await connection.fetchrow(_PLACE, plain(session_id).lower())
+            if row is None:
+                return None
+            return Where(row["node"], row["url"] or "", row["alive"], Hold(row["hold"]))
+
+        return await self._database.transaction(work)
+
+    async def sessions(
+        self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters
+    ) -> SessionsPage:
+        """As `Directory.sessions`. There may be fewer than `limit`, or none, and yet more."""
+
+        async def work(connection: Connection) -> SessionsPage:
+            most = max(1, min(limit, MOST_SESSIONS))
+            found: list[ListedSession] = []
+            position = after
+            for _ in range(_MOST_LOOKS):
+                rows, position = await _look(
+                    connection, owner, position, most - len(found), filters
+                )
+                found += rows
+                if position is None or len(found) == most:
+                    break
+            return SessionsPage(found, position)
+
+        return await self._database.transaction(work)
+
+
+async def _look(
+    connection: Connection,
+    owner: str | None,
+    after: Position | None,
+    most: int,
+    filters: SessionFilters,
+) -> tuple[Sequence[ListedSession], Position | None]:
+    """Wanted rows among the next ones, and where to go on; None: there are no more."""
+    query, values = _query(owner, after, most, filters)
+    rows = await connection.fetch(query, *values)
+    found = [_listed(row) for row in rows if row["wanted"]]
+    if len(found) == most:
+        last = found[-1]
+        return found, (last.summary.created_at, last.session_key)
+    # The last row that was examined is always among them.
+    complete = not rows or rows[-1]["number"] < _MOST_EXAMINED
+    return found, None if complete else (rows[-1]["created_at"], rows[-1]["session_key"])
+
+
+def _query(
+    owner: str | None, after: Position | None, most: int, filters: SessionFilters
+) -> tuple[str, list[Any]]:
+    """Which rows are examined, by an index in their order, and which of them are wanted."""
+    values: list[Any] = []
+
+    def value(given: Any) -> str:
+        values.append(given)
+        return f"${len(values)}"
+
+    rows = ["parent IS NULL"]
+    if filters.parent is not None:
+        rows = [f"parent = {value(plain(filters.parent).lower())}"]
+    if owner is not None:
+        rows.append(f"owner = {value(owner)}")
+    wanted = ["true"]
+    match filters.status:
+        case None:
+            rows.append(f"(ended_at IS NULL OR ended_at > {value(plain(filters.ended_after))})")
+        case "live":
+            rows.append("ended_at IS NULL")
+        case "ended":
+            rows.append("ended_at IS NOT NULL")
+        case status:
+            wanted.append(f"status = {value(plain(status))}")
+    if filters.work_id is not None:
+        wanted.append(f"work_id = {value(plain(filters.work_id))}")
+    if filters.labels:
+        labels = {plain(name): plain(text) for name, text in filters.labels.items()}
+        wanted.append(f"labels @> {value(json.dumps(labels))}::jsonb")
+    if after is not None:
+        sign = ">" if filters.oldest_first else "<"
+        created, key = (value(plain(each)) for each in after)
+        rows.append(f"(created_at, session_key) {sign} ({created}, {key})")
+    order = "ASC" if filters.oldest_first else "DESC"
+    query = f"""
+        WITH examined AS (
+            SELECT *, row_number() OVER () AS number FROM (
+                SELECT session_key, session_id, owner, node, created_at, ended_at, status, level,
+                    labels, work_id, parent, {" AND ".join(wanted)} AS wanted
+                FROM records WHERE {" AND ".join(rows)}
+                ORDER BY created_at {order}, session_key {order} LIMIT {_MOST_EXAMINED}
+            ) each
+        ), last AS (SELECT max(number) AS number FROM examined)
+        SELECT examined.* FROM examined, last
+        WHERE number = last.number OR number IN (
+            SELECT number FROM examined WHERE wanted ORDER BY number LIMIT {value(most)}
+        ) ORDER BY number
+    """  # noqa: S608 - names are ours
+    return query, values
+
+
+def _node(row: Row) -> Node:
+    report = reports.read(json.loads(row["report"]), row["state"])
+    return Node(replace(report, name=row["name"], epoch=row["epoch"]), row["alive"], row["silent"])
+
+
+def _listed(row: Row) -> ListedSession:
+    summary = Summary(
+        row["status"],
+        row["level"],
+        row["created_at"],
+        json.loads(row["labels"]),
+        row["work_id"],
+        row["parent"],
+    )
+    return ListedSession(
+        row["session_id"], row["session_key"], row["owner"], row["node"], summary, row["ended_at"]
+    )

@@ -1,0 +1,126 @@
+"""Compares this node's sessions with what its cluster has on it, when it becomes a part of it.
+
+What a kill has left is mended in both directions: the cluster forgets what this node does not have,
+and a session that this node has no longer by right ends here.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from itertools import islice
+
+from orchestrator.cluster.base import Holding, Mine, Places
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect, together
+from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
+from orchestrator.sessions.in_cluster.session_place import amounts_of
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
+from orchestrator.sessions.in_cluster.workspace_sizes import all_sizes
+from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state.registry import Registry
+from orchestrator.state.session import Session
+
+log = logging.getLogger(__name__)
+
+# Messages of one transaction.
+_BATCH = 200
+
+
+class PlaceComparison:
+    """Of this node with its cluster, which has the name `cluster`."""
+
+    def __init__(
+        self,
+        cluster: str,
+        places: Places,
+        usage: SessionGrowth,
+        database: Database,
+        sessions: Registry,
+        session_places: SessionPlaces,
+        moved: Callable[[Session], Awaitable[None]],
+    ) -> None:
+        """`moved` ends a session whose place is another node's."""
+        self._cluster = cluster
+        self._places = places
+        self._usage = usage
+        self._database = database
+        self._registry = sessions
+        self._session_places = session_places
+        self._moved = moved
+        self._serves = False
+
+    def serve(self) -> None:
+        """From now on, sessions and volumes are created while it compares."""
+        self._serves = True
+
+    async def run(self) -> None:
+        """Compares. Raises: ClusterUnavailableError, StoreError."""
+        # Before the cluster is asked, so that it knows each of them.
+        live = self._registry.live
+        mine = await self._places.mine()
+        if mine is None:
+            return
+        sizes = await self._database.read(all_sizes)
+        for session in live:
+            if session.live:
+                await self._compare(session, mine.sessions.get(session.key), sizes)
+        await self._give_back(key for key in mine.sessions if not self._has(key))
+        if not self._serves:
+            await self._forget_workspaces(mine, sizes)
+
+    async def _compare(
+        self, session: Session, holding: Holding | None, sizes: dict[str, int]
+    ) -> None:
+        if session.cluster != self._cluster:
+            await self._enter(session, holding)
+        elif holding is None or holding.place.number != session.place:
+            log.warning("session %s is another node's now: it ends here", session.id)
+            # Its place is not this node's to release.
+            session.cluster, session.place = "", 0
+            await self._moved(session)
+        elif holding.amounts != amounts_of(
+            session, session.limits, sizes.get(session.workspace.id)
+        ):
+            await self._usage.settle(session)
+
+    async def _enter(self, session: Session, holding: Holding | None) -> None:
+        """Takes a place for a session that is older than this node's part in the cluster."""
+        try:
+            if holding is None:
+                await self._session_places.take(session, KeyLimits())
+            else:  # taken by a start that was killed
+                session.cluster, session.place = self._cluster, holding.place.number
+        except PaddockError as error:
+            log.error("session %s has no place in the cluster: %s", session.id, error.detail)
+            return
+        row = session_rows.updating(session, cluster=session.cluster, place=session.place)
+        await self._database.write(row)
+
+    def _has(self, key: str) -> bool:
+        """Whether that session lives here, or is being created."""
+        session = self._registry.by_key(key)
+        return self._registry.owner(key) is not None and (session is None or session.live)
+
+    async def _give_back(self, keys: Iterable[str]) -> None:
+        """Gives back the places of sessions that have ended, or were never created."""
+        left = list(keys)
+        ended = await self._database.read(partial(stored_sessions.ids, keys=left))
+        await self._write(self._places.released(key, ended[key]) for key in left if key in ended)
+        for key in left:
+            if key not in ended:
+                await self._places.unclaim(key)
+
+    async def _forget_workspaces(self, mine: Mine, sizes: dict[str, int]) -> None:
+        """Has the cluster forget workspaces and volumes that are gone, or were never made."""
+        here = {each.lower() for each in sizes}  # ids in the cluster ignore case
+        gone = (each for each in mine.workspaces if each.lower() not in here)
+        await self._write(self._places.purged(each) for each in gone)
+
+    async def _write(self, effects: Iterable[Effect | None]) -> None:
+        rest = iter(effects)
+        while some := tuple(islice(rest, _BATCH)):
+            effect = together(*some)
+            if effect is not None:
+                await self._database.write(effect)

@@ -30,20 +30,23 @@ _CALL_SECONDS = 30
 _STOP_SECONDS = 20
 
 
-def wanted(
-    options: Mapping[str, Any], environment: Mapping[str, str], image: str
-) -> dict[str, Any]:
-    """The engine's order for the container; `image` is the id of the image, or a digest of it.
+def wanted(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The engine's order for the container.
 
     The settings of the service are those of the node, above the ones that the options name.
+    `LAUNCHER_IMAGE` is the control plane's image, `LAUNCHER_SOCKET` the engine's socket on the host.
     """
-    state = environment["PADDOCK_STATE_DIR"]
+    state, socket = environment["PADDOCK_STATE_DIR"], environment["LAUNCHER_SOCKET"]
     settings = {
         **options["Env"],
         **{name: value for name, value in environment.items() if name.startswith("PADDOCK_")},
     }
-    body = json.loads(json.dumps(options["Body"]).replace("$STATE", state))
-    body |= {"Image": image, "Env": sorted(f"{name}={value}" for name, value in settings.items())}
+    filled = json.dumps(options["Body"]).replace("$STATE", state).replace("$SOCKET", socket)
+    body = json.loads(filled)
+    body |= {
+        "Image": environment["LAUNCHER_IMAGE"],
+        "Env": sorted(f"{name}={value}" for name, value in settings.items()),
+    }
     made_from = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     return {**body, "Labels": {MADE_FROM: made_from}}
 
@@ -105,8 +108,7 @@ def main() -> int:
     launcher = Launcher(APIClient(timeout=_CALL_SECONDS))
     try:
         options = json.loads(OPTIONS.read_text(encoding="utf-8"))
-        image = environment.pop("LAUNCHER_IMAGE")
-        container = launcher.start(wanted(options, environment, image))
+        container = launcher.start(wanted(options, environment))
         try:
             return launcher.wait(container)
         finally:

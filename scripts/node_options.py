@@ -16,13 +16,14 @@ TARGET = ROOT / "deploy" / "node.json"
 # Where gateways reach the node; compose.yaml has no such port, because it has one machine.
 CLUSTER_PORT = 8702
 _STATE = "${PADDOCK_STATE_DIR:-/var/lib/paddock}"
+_SOCKET = "${PADDOCK_DOCKER_SOCKET:-/var/run/docker.sock}"
 _NANOSECONDS = 1_000_000_000
 
 
 def options(service: dict[str, Any]) -> dict[str, Any]:
     """`Body` is the engine's order for the container, `Env` has the settings that are fixed.
 
-    `$STATE` in it stands for the state directory. Raises: ValueError for what this doesn't know.
+    `$STATE` in it stands for the state directory, `$SOCKET` for the engine's socket. Raises: ValueError for what this doesn't know.
     """
     known = _FIELDS | {"image", "pull_policy", "depends_on", "restart", "environment", "ports"}
     if unknown := set(service) - known:
@@ -61,9 +62,7 @@ _FIELDS = {
 
 
 def _state(text: str) -> str:
-    return text.replace(_STATE, "$STATE").replace(
-        "${PADDOCK_DOCKER_SOCKET:-/var/run/docker.sock}", "/var/run/docker.sock"
-    )
+    return text.replace(_STATE, "$STATE").replace(_SOCKET, "$SOCKET")
 
 
 def _port(text: str) -> tuple[str, str]:

@@ -12,7 +12,13 @@ from docker.errors import NotFound
 from deploy.launcher import CONTAINER, MADE_FROM, Launcher, place_secrets, wanted
 from scripts.node_options import SOURCE, TARGET, options, text
 
-SETTINGS = {"PADDOCK_STATE_DIR": "/srv/state", "PADDOCK_NODE": "a", "PATH": "/bin"}
+SETTINGS = {
+    "LAUNCHER_IMAGE": "sha256:1",
+    "LAUNCHER_SOCKET": "/run/engine.sock",
+    "PADDOCK_STATE_DIR": "/srv/state",
+    "PADDOCK_NODE": "a",
+    "PATH": "/bin",
+}
 
 
 class Remembered:
@@ -50,8 +56,8 @@ class Remembered:
         self.calls.append("remove")
 
 
-def order(image: str = "sha256:1", **more: str) -> dict[str, Any]:
-    return wanted(json.loads(TARGET.read_text()), SETTINGS | more, image)
+def order(**more: str) -> dict[str, Any]:
+    return wanted(json.loads(TARGET.read_text()), SETTINGS | more)
 
 
 def test_the_options_are_those_of_compose() -> None:
@@ -70,6 +76,7 @@ def test_the_container_has_the_settings_of_the_service_and_no_capability_of_its_
     assert not any(each.startswith("PATH=") for each in body["Env"])
     host = body["HostConfig"]
     assert "/srv/state:/srv/state:rshared" in host["Binds"]
+    assert "/run/engine.sock:/var/run/docker.sock" in host["Binds"]
     assert host["CapDrop"] == ["ALL"]
     assert "NET_ADMIN" not in host["CapAdd"]
     assert "$" not in json.dumps(body)
@@ -84,7 +91,7 @@ def test_a_control_plane_that_runs_with_the_same_options_is_taken_over() -> None
     assert engine.calls == ["create", "start"]
 
 
-@pytest.mark.parametrize("change", [{"image": "sha256:2"}, {"PADDOCK_NODE": "b"}])
+@pytest.mark.parametrize("change", [{"LAUNCHER_IMAGE": "sha256:2"}, {"PADDOCK_NODE": "b"}])
 def test_a_control_plane_with_other_options_is_replaced(change: dict[str, str]) -> None:
     engine = Remembered()
     launcher = Launcher(engine)  # type: ignore[arg-type]

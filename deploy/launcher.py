@@ -34,7 +34,7 @@ def wanted(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[s
     """The engine's order for the container.
 
     The settings of the service are those of the node, above the ones that the options name.
-    `LAUNCHER_IMAGE` is the control plane's image, `LAUNCHER_SOCKET` the engine's socket on the host.
+    `LAUNCHER_IMAGE` is the control plane's image, `LAUNCHER_SOCKET` the engine's on the host.
     """
     state, socket = environment["PADDOCK_STATE_DIR"], environment["LAUNCHER_SOCKET"]
     settings = {

@@ -23,7 +23,9 @@ _NANOSECONDS = 1_000_000_000
 def options(service: dict[str, Any]) -> dict[str, Any]:
     """`Body` is the engine's order for the container, `Env` has the settings that are fixed.
 
-    `$STATE` in it stands for the state directory, `$SOCKET` for the engine's socket. Raises: ValueError for what this doesn't know.
+    `$STATE` in it stands for the state directory, `$SOCKET` for the engine's socket.
+
+    Raises: ValueError for what this doesn't know.
     """
     known = _FIELDS | {"image", "pull_policy", "depends_on", "restart", "environment", "ports"}
     if unknown := set(service) - known:

@@ -2305,7 +2305,7 @@ export type QueueBody = {
 };
 
 /** Why a session ended; the only codes that are ever reported. */
-export type Rationale = "normal" | "crash" | "timeout" | "quarantined" | "budget_exhausted" | "CONTEXT_MISS";
+export type Rationale = "normal" | "crash" | "timeout" | "quarantined" | "budget_exhausted" | "CONTEXT_MISS" | "moved";
 
 /** The body of `POST …/reads`. */
 export type ReadBody = {

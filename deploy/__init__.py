@@ -1,0 +1,1 @@
+"""How engines of clusters start nodes and gateways."""

@@ -7,6 +7,8 @@ from api.shape.spread import spread
 from api.views import usage
 from orchestrator.operate.observe.usage import INTERVAL_SECONDS, UsageHistory
 from orchestrator.sessions.sessions import Sessions
+from orchestrator.state.registry import Registry
+from orchestrator.state.session import Session
 from paddock.contract.usage import UsageQuery, Usages
 
 
@@ -29,8 +31,8 @@ async def show_usage(
     new = max(0, history.round - query.after)
     live = [
         one
-        for one in sessions.registry.live
-        if principal.may_see(one.key, one.owner) and query.session in (None, one.id)
+        for one in _candidates(sessions.registry, principal.sees_owner, query.session)
+        if one.live and principal.may_see(one.key, one.owner)
     ]
     return Usages(
         round=history.round,
@@ -40,3 +42,11 @@ async def show_usage(
         items=await spread(live, lambda one: usage.session(one, history.of(one), new)),
         next=None,
     )
+
+
+def _candidates(registry: Registry, owner: str | None, session_id: str | None) -> list[Session]:
+    """Sessions among which the wanted ones are: no more than the answer could show."""
+    if session_id is not None:
+        found = registry.get(session_id)
+        return [] if found is None else [found]
+    return registry.live if owner is None else registry.owned(owner)

@@ -136,7 +136,7 @@ async def open_operate(
 
 def _on_open_network(sessions: Sessions, pool: WarmPool) -> bool:
     """Whether a session's sandbox has the open network, or one that waits."""
-    sandboxes = (session.sandbox for session in sessions.registry.live)
+    sandboxes = (session.sandbox for session in sessions.registry.sandboxed)
     return any(sandbox is not None and sandbox.network for sandbox in sandboxes) or any(
         shape.level.network == "open" for shape in pool.shapes
     )

@@ -102,7 +102,7 @@ class Finder:
 
     def by_container(self, container_id: str) -> Session | None:
         """The live session whose sandbox runs in that container."""
-        for session in self._registry.live:
+        for session in self._registry.sandboxed:
             if session.sandbox is not None and session.sandbox.container_id == container_id:
                 return session
         return None

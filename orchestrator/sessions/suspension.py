@@ -90,7 +90,7 @@ class Suspensions:
         Returns an empty tuple if one was suspended for somebody else meanwhile, and None if none
         can be suspended. Raises: AuditUnavailableError, and nothing is suspended.
         """
-        session = least_recently_used(self._registry.live)
+        session = least_recently_used(self._registry.sandboxed)
         if session is not None:
             return (session,) if await self.suspend(session, "room") else ()
         if self._leaving.idle:

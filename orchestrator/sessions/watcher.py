@@ -72,7 +72,7 @@ class Watcher:
     async def _look_at_all(self) -> None:
         """Ends the sessions whose containers ended while nobody listened."""
         # A sandbox that starts while the list is made is in neither of the two.
-        known = [session.sandbox for session in self._sessions.registry.live]
+        known = [session.sandbox for session in self._sessions.registry.sandboxed]
         waiting = self._pool.container_ids
         containers = {container.id: container for container in await self._engine.list()}
         for container_id in waiting:

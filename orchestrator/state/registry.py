@@ -8,6 +8,7 @@ from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
 from orchestrator.ground.events import time_text
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.policy.levels import SessionLimits
+from orchestrator.state.counted.tally import Place, Tally
 from orchestrator.state.session import Session
 
 # Ended sessions kept in memory; above this number, the oldest are forgotten early.
@@ -27,11 +28,10 @@ class Registry:
         self._ended: dict[str, Session] = {}
         # All of these, by their keys.
         self._by_key: dict[str, Session] = {}
-        # Those that live or are being created, by their owners and keys.
-        self._held: dict[str, dict[str, Session]] = {}
         self._reserved: dict[str, Session] = {}
-        # The limits to which sessions are changing, by their keys.
-        self._changing: dict[str, SessionLimits] = {}
+        # Those that live, by their owners and keys.
+        self._owned: dict[str, dict[str, Session]] = {}
+        self._tally = Tally()
 
     def __len__(self) -> int:
         """The number of live sessions, including those being created."""
@@ -40,7 +40,7 @@ class Registry:
     @property
     def with_sandbox(self) -> int:
         """How many of them have a sandbox, or are about to get one."""
-        return len(self._reserved) + sum(not each.suspended for each in self._live.values())
+        return self._tally.with_sandbox
 
     def reserve(self, session: Session) -> None:
         """Reserves the id of a session that is being created.
@@ -55,40 +55,33 @@ class Registry:
         if name in self._live or name in self._reserved:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")
         self._reserved[name] = self._by_key[session.key] = session
-        self._hold(session)
+        self._tally.put(session, Place.RESERVED)
 
     def unreserve(self, session: Session) -> None:
         """Releases the id that was reserved for the session."""
         _drop(self._reserved, session.id.casefold(), session)
         _drop(self._by_key, session.key, session)
-        self._let_go(session)
+        self._tally.remove(session)
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
         """Counts those limits for the session as well, while it changes to them."""
-        self._changing[session.key] = limits
+        self._tally.change(session, limits)
         try:
             yield
         finally:
-            del self._changing[session.key]
+            self._tally.change(session, None)
 
     def usage(self, owner: str) -> KeyUsage:
         """The resources of the owner's sessions, including those being created."""
-        held = [
-            (session.limits, self._changing.get(session.key, session.limits))
-            for session in self._held.get(owner, {}).values()
-        ]
-        return KeyUsage(
-            len(held),
-            sum(max(now.cpus, then.cpus) for now, then in held),
-            sum(max(now.memory_bytes, then.memory_bytes) for now, then in held),
-        )
+        return self._tally.held(owner)
 
     def add(self, session: Session) -> None:
         """Adds a session that exists from now on."""
         self.unreserve(session)
         self._live[session.id.casefold()] = self._by_key[session.key] = session
-        self._hold(session)
+        self._owned.setdefault(session.owner, {})[session.key] = session
+        self._tally.put(session, Place.LIVE)
         self._by_handle[session.handle_sha256] = session
 
     def end(self, session: Session) -> None:
@@ -97,12 +90,14 @@ class Registry:
         Another session with its id, live or ended later, is not affected.
         """
         _drop(self._live, session.id.casefold(), session)
-        self._let_go(session)
+        self._disown(session)
+        self._tally.remove(session)
         _drop(self._by_handle, session.handle_sha256, session)
         other = self._ended.get(session.id)
         if other is None or _ended_at(other) <= _ended_at(session):
             self._forget(session.id)
             self._ended[session.id] = self._by_key[session.key] = session
+            self._tally.put(session, Place.ENDED)
         else:
             _drop(self._by_key, session.key, session)
         self._forget_old()
@@ -156,14 +151,26 @@ class Registry:
         self._forget_old()
         return [*self._live.values(), *self._ended.values()]
 
-    def _hold(self, session: Session) -> None:
-        self._held.setdefault(session.owner, {})[session.key] = session
+    @property
+    def tally(self) -> Tally:
+        """Counts over live and recently ended sessions."""
+        self._forget_old()
+        return self._tally
 
-    def _let_go(self, session: Session) -> None:
-        held = self._held.get(session.owner, {})
-        _drop(held, session.key, session)
-        if not held:
-            self._held.pop(session.owner, None)
+    @property
+    def sandboxed(self) -> list[Session]:
+        """Those that have not ended and have a sandbox."""
+        return list(self._tally.sandboxed.values())
+
+    def owned(self, owner: str) -> list[Session]:
+        """Every session of that owner that has not ended."""
+        return list(self._owned.get(owner, {}).values())
+
+    def _disown(self, session: Session) -> None:
+        owned = self._owned.get(session.owner, {})
+        _drop(owned, session.key, session)
+        if not owned:
+            self._owned.pop(session.owner, None)
 
     def _forget_old(self) -> None:
         oldest = self.ended_after
@@ -178,6 +185,7 @@ class Registry:
         session = self._ended.pop(session_id, None)
         if session is not None:
             _drop(self._by_key, session.key, session)
+            self._tally.remove(session)
 
 
 def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolic
 from orchestrator.state.budget import Budget
 from orchestrator.state.command import Command
 from orchestrator.state.command_history import CommandHistory
+from orchestrator.state.counted.telling import telling
 from orchestrator.state.family import Family
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
 from orchestrator.state.open_port import SessionPorts
@@ -40,6 +41,7 @@ MAX_RUNNING = 16
 STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
 
 
+@telling("status", "level", "limits", "sandbox", "suspension")
 @dataclass(slots=True, eq=False)
 class Session:
     """One session. `key` is unique; several sessions may have the same `id`, one at a time.
@@ -101,6 +103,8 @@ class Session:
     gate: str | None = None
     # Whether its last event is being recorded.
     ending: bool = False
+    # Called after what is counted of it has changed.
+    on_change: "Callable[[Session], None] | None" = field(default=None, repr=False)
     # The number of clients' streams, by STREAM_KINDS.
     streams: Counter[str] = field(default_factory=Counter)
     # Done once it has ended, including its agent and its terminals. Except for ends that could not

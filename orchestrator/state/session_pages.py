@@ -14,6 +14,8 @@ Position = tuple[str, str]
 
 # Rows that one look examines: about ten milliseconds with the filters that read a row's terms.
 MOST_EXAMINED = 1000
+# For which the commit of a session's end may take some milliseconds longer.
+_MOST_FORGOTTEN = 500
 _LIVE = "status IN ('active', 'paused')"
 
 
@@ -124,9 +126,14 @@ def _parts(wanted: WantedSessions) -> tuple[str, list[str], dict[str, object]]:
 
 
 def forgetting(ended_before: str) -> Effect:
-    """An effect that takes what ended until then from the list of the sessions that are shown."""
+    """An effect that takes what ended until then from the list of the sessions that are shown.
+
+    It takes a portion of them, the oldest first. Those that it leaves are not shown either, but
+    looks at the list pass over them.
+    """
     return executing(
-        "UPDATE sessions SET forgotten = 1 WHERE forgotten = 0 AND terminated_at IS NOT NULL"
-        " AND terminated_at <= ?",
-        (ended_before,),
+        "UPDATE sessions SET forgotten = 1 WHERE key IN (SELECT key FROM sessions"
+        " INDEXED BY sessions_to_forget WHERE forgotten = 0 AND terminated_at IS NOT NULL"
+        " AND terminated_at <= ? ORDER BY terminated_at LIMIT ?)",
+        (ended_before, _MOST_FORGOTTEN),
     )

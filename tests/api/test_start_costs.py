@@ -1,6 +1,7 @@
 """A start reads of ended sessions what it needs, and the rest when somebody asks for it."""
 
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,12 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents
+from tests.support.grown_record import grow
 from tests.support.restart import reopened
 
 _ENDED = 5
+# What a start may do more than another one because its tasks run in another order.
+_SLACK_STEPS = 300
 
 
 @pytest.fixture
@@ -95,3 +99,36 @@ async def test_more_ended_sessions_take_no_more_statements(
         await plane.close()
     assert costs[0] > 10
     assert costs[1] <= costs[0], costs
+
+
+async def test_more_events_take_no_more_steps(
+    settings: Settings, engine: FakeEngine, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instructions of SQLite's machine are counted: one for each row that a scan looks at."""
+    costs = []
+    for sessions in (20, 380):  # 1,000 events, then 20,000
+        grow(settings.state_dir, sessions, 50)
+        with monkeypatch.context() as counting:
+            steps = _counted(counting)
+            plane = await reopened(settings, engine, agents)
+        await plane.close()
+        costs.append(steps[0])
+    assert costs[0] > 1000
+    assert costs[1] <= costs[0] + _SLACK_STEPS, costs
+
+
+def _counted(counting: pytest.MonkeyPatch) -> list[int]:
+    """The number of steps of all databases that are opened from now on."""
+    steps, connect = [0], sqlite3.connect
+
+    def step() -> int:
+        steps[0] += 1
+        return 0
+
+    def connected(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*given, **named)
+        connection.set_progress_handler(step, 1)
+        return connection
+
+    counting.setattr(sqlite3, "connect", connected)
+    return steps

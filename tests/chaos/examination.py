@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.host.engine.base import LABEL_INSTANCE
 from tests.chaos.expected import FORKED, Clients, Expected
 from tests.chaos.record import examine_record
+from tests.chaos.search_index import examine_index
 from tests.support.leaks import (
     engine_client,
     instance,
@@ -31,6 +32,7 @@ async def examine(clients: Clients) -> list[str]:
     state_dir = clients.server.state_dir
     seen = set(clients.acknowledged)  # clients hear of later events while the record is read
     found = await asyncio.to_thread(lambda: list(examine_record(state_dir, seen)))
+    found += await examine_index(state_dir)
     items = (await clients.server.ok("GET", "/api/sessions?limit=1000"))["items"]
     shown = {item["id"]: item for item in reversed(items)}  # the newest of each id
     for session, expected in list(clients.sessions.items()):

@@ -58,10 +58,11 @@ class Gauges(Collector):
         yield from _of_the_host(self._node.load())
 
     def _of_sessions(self) -> Iterator[Metric]:
-        known = self._sessions.registry.all
-        counts = Counter((str(session.status), session.level.name) for session in known)
+        tally = self._sessions.registry.tally
+        # At most as many as there can be sandboxes; all other numbers are counted as they change.
+        sandboxed = self._sessions.registry.sandboxed
         # Sessions keep a level whose file is gone.
-        levels = dict.fromkeys([*self._levels, *(session.level.name for session in known)])
+        levels = dict.fromkeys([*self._levels, *(level for _, level in tally.kinds)])
         metric = GaugeMetricFamily(
             "paddock_sessions",
             "Sessions by status and level; including ended sessions that are still shown.",
@@ -69,12 +70,12 @@ class Gauges(Collector):
         )
         for status in Status:
             for level in levels:
-                metric.add_metric([status, level], counts[status, level])
+                metric.add_metric([status, level], tally.kinds[status, level])
         yield metric
         yield GaugeMetricFamily(
             "paddock_commands_running",
             "Commands that are running.",
-            sum(len(session.running) for session in known if session.live),
+            sum(len(session.running) for session in sandboxed),
         )
         yield GaugeMetricFamily(
             "paddock_sandboxes_disconnected",
@@ -83,13 +84,13 @@ class Gauges(Collector):
                 session.status is Status.ACTIVE
                 and session.sandbox is not None
                 and not session.sandbox.link.connected
-                for session in known
+                for session in sandboxed
             ),
         )
         yield GaugeMetricFamily(
             "paddock_sessions_suspended",
             "Sessions that have no sandbox until their next use.",
-            sum(session.live and session.suspended for session in known),
+            tally.suspended,
         )
         waiting = Counter(shape.level_name for shape in self._pool.shapes)
         warm = GaugeMetricFamily(

@@ -21,6 +21,15 @@ QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
 _CRITICAL = 4
 # The disk is checked at most once in this time.
 _LOOK_SECONDS = 1.0
+# The database adds up what ended sessions have, because there are ever more of them.
+_SIZES = """
+    SELECT owner, sum(bytes) FROM (
+        SELECT owner, audit_bytes + ended_bytes AS bytes FROM key_usage
+        UNION ALL
+        SELECT owner, audit_bytes FROM sessions INDEXED BY sessions_live_id
+        WHERE status IN ('active', 'paused')
+    ) GROUP BY owner
+"""
 
 
 class RecordRoom:
@@ -48,12 +57,7 @@ class RecordRoom:
 
     async def load(self, database: Database) -> None:
         """Loads the sizes from the ledger. Raises: StoreError."""
-        rows = await database.read(
-            lambda connection: connection.execute(
-                "SELECT owner, sum(audit_bytes) FROM (SELECT owner, audit_bytes FROM sessions"
-                " UNION ALL SELECT owner, audit_bytes FROM key_usage) GROUP BY owner"
-            ).fetchall()
-        )
+        rows = await database.read(lambda connection: connection.execute(_SIZES).fetchall())
         self._bytes = Counter(dict(rows))
 
     def add(self, owner: str, size: int) -> None:

@@ -1,0 +1,1 @@
+"""Counts over all sessions, which follow every change of one."""

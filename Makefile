@@ -6,12 +6,12 @@ python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
 # worker 10 s.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests without an engine share nothing and use every core; they wait a lot, so two of them run for
-# each core. The others share the engine and wait for it more than half of the time:
-# four files run at once, the tests of one file in turn.
-workers := $(shell expr 2 \* $$(nproc))
-apart := -n $(workers) --dist worksteal tests/unit tests/api
-together := -n 4 --dist loadfile tests/integration tests/security tests/tools tests/browser
+# Tests without an engine share nothing: `make check` runs two of them for each core, as they wait
+# now and then. `make test` runs one for each core beside the others. Those share the engine and wait
+# for it: four files run at once, the tests of one file in turn, the longest files first.
+apart := --dist worksteal tests/unit tests/api
+workers := $(shell nproc)
+together := -n 4 --dist loadfile --no-loadscope-reorder tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -28,13 +28,13 @@ check: ## lint, types, and the tests that need no engine and little time
 	@$(MAKE) --no-print-directory -j2 lint apart
 
 apart: dev
-	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" $(apart)
+	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" -n $$((2 * $(workers))) $(apart)
 
 test: dev image compose-tool compiler browser runtimes filesystems foreign crun ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
-	@scripts/parts.sh "$(apart)" "$(together)"
+	@scripts/parts.sh "-n $(workers) $(apart)" "$(together)"
 endif
 
 test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm

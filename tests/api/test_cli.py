@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer, unused_port
+from aiohttp.test_utils import TestServer
 
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Rules
@@ -24,6 +24,7 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import Ended, run_beside
 from tests.support.fake_agent import AgentRefusalError, Play
+from tests.support.free_ports import free_port
 from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -484,7 +485,7 @@ async def test_audit_of_a_session(api: Api, session: str, tmp_path: Path) -> Non
     anchor = ("--seq", str(verdict["seq"]), "--hash", verdict["hash"])
     here = ("audit", "verify", "--file", str(file))
     # The command needs neither a control plane nor a key.
-    nowhere = ("--url", f"http://127.0.0.1:{unused_port()}", "--key-file", "/absent")
+    nowhere = ("--url", f"http://127.0.0.1:{free_port()}", "--key-file", "/absent")
     assert objects(await run_beside(*here, *anchor, *nowhere, "--json")) == verdict
     whole = file.read_bytes()
     file.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
@@ -672,7 +673,7 @@ async def test_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 async def test_nobody_answers() -> None:
-    ended = await run_beside("sessions", "list", "--url", f"http://127.0.0.1:{unused_port()}")
+    ended = await run_beside("sessions", "list", "--url", f"http://127.0.0.1:{free_port()}")
     assert ended.status == 3
     assert "paddock serve" in ended.line
     assert (await run_beside("sessions", "list", "--url", "ftp://x")).status == 2

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
 from orchestrator.host.workspace import mounts
 from orchestrator.settings.settings import Settings
 from sandbox_agent.decide.mounted_agent import AGENT
+from tests.support.free_ports import free_port
 from tests.support.leaks import (
     NO_WORKSPACES,
     NOTHING,
@@ -122,15 +122,9 @@ def prepared(shared: bool) -> Iterator[tuple[str, Path, int]]:
     with (
         tempfile.TemporaryDirectory(prefix="paddock-") as directory,
         pytest.MonkeyPatch.context() as patch,
-        socket.socket() as probe,
-        socket.socket() as other,
         ExitStack() as stack,
     ):
-        for each in (probe, other):
-            each.bind(("127.0.0.1", 0))
-        port, previews = (int(each.getsockname()[1]) for each in (probe, other))
-        probe.close()
-        other.close()
+        port, previews = free_port(), free_port()
         for name in [name for name in os.environ if name.startswith("PADDOCK_")]:
             patch.delenv(name)
         state_dir = Path(directory) / "state"

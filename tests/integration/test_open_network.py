@@ -19,6 +19,7 @@ from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine import docker_links, docker_namespaces
 from orchestrator.host.engine.docker import DockerEngine
 from tests.support.attempts import attempt
+from tests.support.free_ports import free_port
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.open_networks import (
     Network,
@@ -157,8 +158,7 @@ async def test_containers_on_other_networks_are_out_of_reach(
     engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready, kind: str
 ) -> None:
     network = await open_network(engine, image, kind)
-    with socket.create_server(("", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with plain_network(client) as plain, greeting(client, image, plain, ready, port) as address:
         targets = {"address": f"{address}:8080"}
         for name in (plain.name, network.name):

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from images.recipes import SANDBOX
+from tests.support.free_ports import free_port
 from tests.support.leaks import NOTHING, end_sandboxes, left_behind, unmount_all
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.made_agents import give
@@ -40,7 +40,7 @@ class Server:
         self.state_dir = state_dir
         self._python = python
         self._directory = directory
-        self._port = _free_port()
+        self._port = free_port()
         # Of the next start. Tests of another worker may run others: the same uids would be their
         # processes. The larger default images of levels are not built for tests.
         usual = {"PADDOCK_UID_BASE": str(uid_base()), "PADDOCK_LEVEL_IMAGES": "{}"}
@@ -173,9 +173,3 @@ async def leaving_nothing(**environment: str) -> AsyncIterator[Server]:
             yield running
             left = left_behind(state)
         assert left == NOTHING, left
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer, unused_port
+from aiohttp.test_utils import TestServer
 
 from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.work.models.errors import ModelError, ModelFailure
 from orchestrator.work.models.messages import ModelMessage, Prompt
 from orchestrator.work.models.metering import NOTHING, CallMeter, Completion
 from orchestrator.work.models.models import Models
+from tests.support.free_ports import free_port
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 
 pytestmark = pytest.mark.slow
@@ -254,7 +255,7 @@ async def test_a_wait_before_the_next_try_ends_in_time(server: ModelServer) -> N
 
 async def test_an_endpoint_that_is_not_there_costs_nothing(server: ModelServer) -> None:
     meter = CallMeter()
-    url = f"http://127.0.0.1:{unused_port()}/v1"
+    url = f"http://127.0.0.1:{free_port()}/v1"
     error = await refused(server, meter=meter, url=url)
     assert error.failure is ModelFailure.UNREACHABLE
     assert meter.usage == NOTHING

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox_agent.decide.protocol import PORT_CONNECTED, PORT_REFUSED
 from sandbox_agent.net.ports_process import MOST_CONNECTIONS, MOST_READY, PortRelays
+from tests.support.free_ports import free_port
 
 
 class Ways:
@@ -80,9 +81,7 @@ def test_bytes_pass_to_the_named_port_and_back(ways: Ways, host: str) -> None:
 
 
 def test_a_port_without_a_listener_is_refused(ways: Ways) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        free = server.getsockname()[1]
-    with ways.asked(free) as taken:
+    with ways.asked(free_port()) as taken:
         assert taken.recv(10) == PORT_REFUSED
         assert taken.recv(10) == b""
 

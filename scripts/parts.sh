@@ -11,8 +11,8 @@ few=5
 parts=("$@")
 last=$(($# - 1))
 logs=$(mktemp -d)
-# Jobs in the background are deaf to an interrupt of the terminal.
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
+trap 'exit 130' INT
 color=no
 if [ -t 1 ]; then color=yes; fi
 
@@ -33,10 +33,13 @@ seen() {
     cat "$logs"/* | sed 's/\x1b\[[0-9;]*m//g' | grep -aE "$1" | cut -c1-200 | head -n "$2"
 }
 
+# Without job control, what runs in the background ignores interrupts, and so would what tests start.
+set -m
 for ((part = 0; part < last; part++)); do
-    run "$part" >"$logs/$part" &
+    run "$part" </dev/null >"$logs/$part" &
     jobs[part]=$!
 done
+set +m
 failed=''
 run "$last" | tee "$logs/$last" || failed=$last
 for ((part = 0; part < last; part++)); do

@@ -8,6 +8,8 @@ from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
 from paddock.contract.fields import Moment, PageSize, Positive, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
+# A search says of no more archived chains that it has not searched them.
+MOST_ARCHIVED = 1000
 _EVENT = {
     "id": 812,
     "seq": 2,
@@ -104,7 +106,7 @@ class FoundEvents(Model):
     next: int | None
     archived: Count = Field(
         description="Number of matching sessions whose chains are archived, so that they were not "
-        "searched."
+        f"searched; at most {MOST_ARCHIVED} are counted."
     )
 
 

@@ -1143,7 +1143,7 @@ export type Forks = {
 export type FoundEvents = {
   items: readonly AuditEvent[];
   next: number | null;
-  /** Number of matching sessions whose chains are archived, so that they were not searched. */
+  /** Number of matching sessions whose chains are archived, so that they were not searched; at most 1000 are counted. */
   archived: number;
 };
 

@@ -98,8 +98,8 @@ async def bench(arguments: argparse.Namespace) -> bool:
                 times, size = (1, 2**26) if arguments.quick else (3, 2**30)
                 print_table(await forks.forks(times, size))
             if "growth" in arguments.parts:
-                counts = growth.QUICK_EVENTS if arguments.quick else growth.EVENTS
-                print("", *growth.lines(await growth.growth(counts)), sep="\n")
+                sizes = growth.QUICK_EVENTS if arguments.quick else growth.EVENTS
+                print("", *growth.lines(await growth.growth(sizes)), sep="\n")
         finally:
             floors.close()
     return passed

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.record.audit.recorded_event import full_event
-from orchestrator.record.search_index.index_file import SPAN
 from orchestrator.record.search_index.search_index import SearchIndex
+from orchestrator.record.search_index.spans import ids_of_time
 from paddock.audit.chain import Event
 from paddock.contract.audit import MOST_ARCHIVED
 
@@ -131,7 +131,8 @@ def _slice(wanted: Search, last: int, bounds: _Bounds, connection: sqlite3.Conne
         found = _examine(connection, _scan(max(first, position + 1), last), conditions, bounds)
         if found.examined:
             return found if found.last is not None else found._replace(last=position)
-    first, last = _of_time(connection, wanted, first, min(last, position))
+    last = min(last, position)
+    first, last = ids_of_time(connection, wanted.since, wanted.until, first, last)
     return _examine(connection, _indexed(connection, conditions, first, last), conditions, bounds)
 
 
@@ -205,26 +206,6 @@ def _of_incarnation(connection: sqlite3.Connection, wanted: Search, last: int) -
     first = connection.execute(f"{_CHAIN} LIMIT 1", values).fetchone()
     newest = connection.execute(f"{_CHAIN} DESC LIMIT 1", values).fetchone()
     return (1, 0) if first is None else (first[0], min(newest[0], last))
-
-
-def _of_time(
-    connection: sqlite3.Connection, wanted: Search, first: int, last: int
-) -> tuple[int, int]:
-    """The indexed ids between these, without spans at either end that are of other times."""
-    if wanted.until is not None:
-        row = connection.execute(
-            "SELECT number FROM spans WHERE number <= ? AND earliest <= ?"
-            " ORDER BY number DESC LIMIT 1",
-            (last // SPAN, wanted.until),
-        ).fetchone()
-        last = min(last, 0 if row is None else row[0] * SPAN + SPAN - 1)
-    if wanted.since is not None:
-        row = connection.execute(
-            "SELECT number FROM spans WHERE number >= ? AND latest >= ? ORDER BY number LIMIT 1",
-            (first // SPAN, wanted.since),
-        ).fetchone()
-        first = max(first, last + 1 if row is None else row[0] * SPAN)
-    return first, last
 
 
 def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:

@@ -23,7 +23,3 @@ BEGIN
     )
     ON CONFLICT (owner) DO UPDATE SET ended_bytes = ended_bytes + excluded.ended_bytes;
 END;
-
--- Searches count the archived chains that they leave out.
-CREATE INDEX archives_owner ON archives (owner);
-CREATE INDEX archives_session ON archives (session_id);

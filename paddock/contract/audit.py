@@ -9,6 +9,8 @@ from paddock.contract.cluster import Missing, PositivePosition, WholePosition
 from paddock.contract.fields import Moment, PageSize, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
+# A search says of no more archived chains that it has not searched them.
+MOST_ARCHIVED = 1000
 _EVENT = {
     "id": 812,
     "seq": 2,
@@ -108,7 +110,7 @@ class FoundEvents(Model):
     next: int | str | None
     archived: Count = Field(
         description="Number of matching sessions whose chains are archived, so that they were not "
-        "searched."
+        f"searched; at most {MOST_ARCHIVED} are counted."
     )
     missing: Missing = []
 

@@ -1,7 +1,6 @@
 """A start reads of ended sessions what it needs, and the rest when somebody asks for it."""
 
 import sqlite3
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api, served
+from tests.support.counted_steps import counted_steps
 from tests.support.fake_agent import Agents
 from tests.support.grown_record import grow
 from tests.support.restart import reopened
@@ -109,26 +109,9 @@ async def test_more_events_take_no_more_steps(
     for sessions in (20, 380):  # 1,000 events, then 20,000
         grow(settings.state_dir, sessions, 50)
         with monkeypatch.context() as counting:
-            steps = _counted(counting)
+            steps = counted_steps(counting)
             plane = await reopened(settings, engine, agents)
         await plane.close()
         costs.append(steps[0])
     assert costs[0] > 1000
     assert costs[1] <= costs[0] + _SLACK_STEPS, costs
-
-
-def _counted(counting: pytest.MonkeyPatch) -> list[int]:
-    """The number of steps of all databases that are opened from now on."""
-    steps, connect = [0], sqlite3.connect
-
-    def step() -> int:
-        steps[0] += 1
-        return 0
-
-    def connected(*given: Any, **named: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*given, **named)
-        connection.set_progress_handler(step, 1)
-        return connection
-
-    counting.setattr(sqlite3, "connect", connected)
-    return steps

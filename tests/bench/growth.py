@@ -29,11 +29,11 @@ _QUERIES = {
     "one owner, in the middle": "/api/audit?owner=ci&cursor={deep}",
     "refusals": "/api/audit?decision=deny",
     "refusals by one rule, in the middle": "/api/audit?rule=command-not-allowed&cursor={deep}",
-    "until a time long ago": "/api/audit?until={old}",
+    "until a time long ago": "/api/audit?to={old}",
     f"the text {NEEDLE}": f"/api/audit?text={NEEDLE}",
     f"refusals with the text {NEEDLE}": f"/api/audit?decision=deny&text={NEEDLE}",
     "a session, forwards": "/api/sessions/{session}/audit?",
-    "a session, forwards, in the middle": "/api/sessions/{session}/audit?after_seq=250",
+    "a session, forwards, in the middle": "/api/sessions/{session}/audit?after=250",
 }
 
 

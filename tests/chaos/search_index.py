@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from orchestrator.record.audit.writer import last_id
-from orchestrator.record.search_index.index_file import SPAN, WORDS
+from orchestrator.record.search_index.index_file import WORDS
 from tests.support.until import until
 
 _MEMBER = "iif(json_valid(body), json_extract(body, '$.{}'), NULL)"
@@ -36,9 +36,10 @@ _ARCHIVED = f"""
     WHERE events.id <= (SELECT position FROM state)
     AND chain NOT IN (SELECT chain FROM archived)
 """
-_OUTSIDE = f"""
+_OUTSIDE = """
     SELECT entries.id FROM entries JOIN events USING (id)
-    LEFT JOIN spans ON spans.number = id / {SPAN}
+    CROSS JOIN (SELECT DISTINCT size FROM spans) AS sizes
+    LEFT JOIN spans ON spans.size = sizes.size AND spans.number = id / sizes.size
     WHERE time NOT BETWEEN coalesce(earliest, '~') AND coalesce(latest, '')
 """
 _MOST_SHOWN = 3

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestrator.ground.events import OPERATIONS
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded, full_event
+from orchestrator.record.audit.recorded_event import RECORDED, Recorded, full_event
 from orchestrator.record.audit.writer import chain_head
 from paddock.audit.chain import Event, canonical
 
@@ -117,7 +117,7 @@ async def recorded(
     else:
         position, rows = "seq", "WHERE session_key = :key AND seq > :after ORDER BY seq"
     if wanted.owner is not None:
-        others += " AND session_key IN (SELECT key FROM sessions WHERE owner = :owner)"
+        others += " AND (SELECT owner FROM sessions WHERE key = session_key) = :owner"
     if wanted.operations is not None:
         operations = {f"operation_{n}": each for n, each in enumerate(sorted(wanted.operations))}
         others += f" AND operation IN ({', '.join(f':{each}' for each in operations)})"
@@ -181,8 +181,11 @@ def _page(search: _Search, limit: int, connection: sqlite3.Connection) -> EventP
     most = MOST_EXAMINED if others else limit
     candidates = f"SELECT id FROM events {rows} LIMIT :most"  # noqa: S608
     values = {**values, "most": most, "limit": limit}
+    # One by one and in their order, until the page is full: the others are not looked at.
     found = connection.execute(
-        f"{SELECT_RECORDED} WHERE id IN ({candidates}){others} ORDER BY id LIMIT :limit", values
+        f"SELECT {RECORDED} FROM ({candidates}) AS candidate CROSS JOIN events USING (id)"  # noqa: S608
+        f" WHERE true{others} LIMIT :limit",
+        values,
     ).fetchall()
     items = [Recorded(*row) for row in found]
     if len(items) == limit:

@@ -8,7 +8,8 @@ from functools import cached_property
 from paddock.audit.chain import Event
 
 # The columns of `Recorded`.
-SELECT_RECORDED = "SELECT session_key, id, seq, time, operation, body, prev_hash, hash FROM events"
+RECORDED = "session_key, id, seq, time, operation, body, prev_hash, hash"
+SELECT_RECORDED = f"SELECT {RECORDED} FROM events"  # noqa: S608 - ours
 _ESCAPED = re.compile(r"[^ -~]+")
 
 

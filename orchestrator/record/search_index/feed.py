@@ -9,7 +9,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from orchestrator.ground.events import SYSTEM_KEY
-from orchestrator.record.search_index.index_file import SPAN, WORDS
+from orchestrator.record.search_index.index_file import WORDS
+from orchestrator.record.search_index.spans import ENTER_SPANS
 
 # Takes some milliseconds, for which searches wait.
 PORTION = 500
@@ -36,11 +37,6 @@ _ENTER = (
     + ", ".join(_NUMBER.format(kind) for kind in WORDS)
     + " FROM fresh"
 )
-_SPANS = f"""
-    INSERT INTO spans SELECT id / {SPAN}, min(time), max(time) FROM fresh WHERE true GROUP BY 1
-    ON CONFLICT (number) DO UPDATE
-    SET earliest = min(earliest, excluded.earliest), latest = max(latest, excluded.latest)
-"""  # noqa: S608 - ours
 _ADVANCE = """
     UPDATE state SET (position, hash) = (SELECT id, hash FROM fresh ORDER BY id DESC LIMIT 1)
     WHERE EXISTS (SELECT 1 FROM fresh)
@@ -83,7 +79,7 @@ def _enter_next(connection: sqlite3.Connection) -> int:
     if count:
         for kind in WORDS:
             connection.execute(_COUNT.format(kind))
-        for statement in (_ENTER, _SPANS, _ARCHIVE, _ADVANCE):
+        for statement in (_ENTER, *ENTER_SPANS, _ARCHIVE, _ADVANCE):
             connection.execute(statement)
     return count
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.ground.store.database_file import BUSY_TIMEOUT_MS, create_file
+from orchestrator.record.search_index.spans import SPANS_SCHEMA
 
 # The words by which an event is found. `chain` is the key of its session.
 KINDS = ("session", "owner", "operation", "decision", "actor", "rule")
 WORDS = ("chain", *KINDS)
-# Events of one span of times.
-SPAN = 1000
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -38,8 +37,7 @@ CREATE TABLE words (
 -- Events by id, with the numbers of their words.
 CREATE TABLE entries (id INTEGER PRIMARY KEY, {_NUMBERS});
 {_INDEXES}
--- The times of the events {SPAN} * number and the following.
-CREATE TABLE spans (number INTEGER PRIMARY KEY, earliest TEXT NOT NULL, latest TEXT NOT NULL);
+{SPANS_SCHEMA}
 -- Chains whose entries before an event are being removed: it records that they are archived. All
 -- entries up to `done` have been looked at.
 CREATE TABLE archived (

@@ -10,14 +10,15 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.record.audit.recorded_event import full_event
-from orchestrator.record.search_index.index_file import SPAN
 from orchestrator.record.search_index.search_index import SearchIndex
+from orchestrator.record.search_index.spans import ids_of_time
 from paddock.audit.chain import Event
+from paddock.contract.audit import MOST_ARCHIVED
 
 # Events examined per search; a search that finds fewer returns where to continue.
 MOST_EXAMINED = 50_000
@@ -28,7 +29,8 @@ _OF_SESSION = (
     "SELECT key FROM sessions WHERE id = :session AND id = :session COLLATE BINARY"
     " AND (:incarnation IS NULL OR incarnation = :incarnation)"
 )
-_OWNED = "SELECT key FROM sessions WHERE owner = :{}"
+# Looked up for each event: a list of the owner's sessions would be made for each slice.
+_OWNED = "(SELECT owner FROM sessions WHERE key = session_key) = :{}"
 _INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
 _CHAIN = f"SELECT id FROM events WHERE session_key = ({_OF_SESSION}) ORDER BY seq"  # noqa: S608
 _MOST_ID = 2**63 - 1
@@ -129,7 +131,8 @@ def _slice(wanted: Search, last: int, bounds: _Bounds, connection: sqlite3.Conne
         found = _examine(connection, _scan(max(first, position + 1), last), conditions, bounds)
         if found.examined:
             return found if found.last is not None else found._replace(last=position)
-    first, last = _of_time(connection, wanted, first, min(last, position))
+    last = min(last, position)
+    first, last = ids_of_time(connection, wanted.since, wanted.until, first, last)
     return _examine(connection, _indexed(connection, conditions, first, last), conditions, bounds)
 
 
@@ -205,26 +208,6 @@ def _of_incarnation(connection: sqlite3.Connection, wanted: Search, last: int) -
     return (1, 0) if first is None else (first[0], min(newest[0], last))
 
 
-def _of_time(
-    connection: sqlite3.Connection, wanted: Search, first: int, last: int
-) -> tuple[int, int]:
-    """The indexed ids between these, without spans at either end that are of other times."""
-    if wanted.until is not None:
-        row = connection.execute(
-            "SELECT number FROM spans WHERE number <= ? AND earliest <= ?"
-            " ORDER BY number DESC LIMIT 1",
-            (last // SPAN, wanted.until),
-        ).fetchone()
-        last = min(last, 0 if row is None else row[0] * SPAN + SPAN - 1)
-    if wanted.since is not None:
-        row = connection.execute(
-            "SELECT number FROM spans WHERE number >= ? AND latest >= ? ORDER BY number LIMIT 1",
-            (first // SPAN, wanted.since),
-        ).fetchone()
-        first = max(first, last + 1 if row is None else row[0] * SPAN)
-    return first, last
-
-
 def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
     """The events without corrupted ones, which verification finds.
 
@@ -236,24 +219,28 @@ def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Eve
 
 
 def _archived(connection: sqlite3.Connection, wanted: Search) -> int:
-    """The number of sessions with archived chains that the search would have examined."""
+    """The number of sessions with archived chains that the search would have examined.
+
+    It counts a limited number, because there may be any number of them.
+    """
+    conditions = [
+        sql
+        for value, sql in (
+            (wanted.session, "session_id = :session"),
+            (wanted.incarnation, "incarnation = :incarnation"),
+            (wanted.owner, "archives.owner = :owner"),
+            (wanted.visible_to, "archives.owner = :visible_to"),
+            # Events recorded after the archiving are not among its events.
+            (wanted.since, "archived_at >= :since"),
+            (wanted.until, "coalesce(sessions.created_at, '') <= :until"),
+        )
+        if value is not None
+    ]
     (count,) = connection.execute(
-        "SELECT count(*) FROM archives LEFT JOIN sessions ON sessions.key = session_key"
-        " WHERE (:session IS NULL OR session_id = :session)"
-        " AND (:incarnation IS NULL OR incarnation = :incarnation)"
-        " AND (:owner IS NULL OR archives.owner = :owner)"
-        " AND (:visible_to IS NULL OR archives.owner = :visible_to)"
-        # Events recorded after the archiving are not among its events.
-        " AND (:since IS NULL OR archived_at >= :since)"
-        " AND (:until IS NULL OR coalesce(sessions.created_at, '') <= :until)",
-        {
-            "session": wanted.session,
-            "incarnation": wanted.incarnation,
-            "owner": wanted.owner,
-            "visible_to": wanted.visible_to,
-            "since": wanted.since,
-            "until": wanted.until,
-        },
+        "SELECT count(*) FROM (SELECT 1 FROM archives"  # noqa: S608
+        " LEFT JOIN sessions ON sessions.key = session_key"
+        f" WHERE {' AND '.join(conditions) or 'true'} LIMIT :most)",
+        asdict(wanted) | {"most": MOST_ARCHIVED},
     ).fetchone()
     return int(count)
 
@@ -266,7 +253,7 @@ def _conditions(wanted: Search) -> list[_Condition]:
         found.append(_Condition(sql, values, "session", wanted.session))
     for name, owner in (("owner", wanted.owner), ("visible_to", wanted.visible_to)):
         if owner is not None:
-            sql = f"session_key IN ({_OWNED.format(name)})"
+            sql = _OWNED.format(name)
             found.append(_Condition(sql, {name: owner}, "owner", owner))
     for name, value in (("rule", wanted.rule), ("actor", wanted.actor)):
         if value is not None:

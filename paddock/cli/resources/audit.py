@@ -100,7 +100,8 @@ async def search(
     )
     await show(found, as_json=as_json, with_session=True, most=limit)
     if archived[-1]:
-        note(_NOT_SEARCHED.format(archived[-1]))
+        number = "1000 or more" if archived[-1] == 1000 else archived[-1]
+        note(_NOT_SEARCHED.format(number))
 
 
 @app.command("list", epilog=example("paddock audit list web-1 --decision deny"))

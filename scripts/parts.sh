@@ -33,7 +33,8 @@ seen() {
     cat "$logs"/* | sed 's/\x1b\[[0-9;]*m//g' | grep -aE "$1" | cut -c1-200 | head -n "$2"
 }
 
-# Without job control, what runs in the background ignores interrupts, and so would what tests start.
+# Without job control, what runs in the background may ignore interrupts, and so do programs that
+# tests start and interrupt. Those parts end with this script, whatever ends it.
 set -m
 for ((part = 0; part < last; part++)); do
     run "$part" </dev/null >"$logs/$part" &

@@ -2,7 +2,8 @@
 
 import shlex
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.support.readers import reader_environment
 from tests.support.server import ROOT, Server, serving
 
 SECONDS = 900
+# About so many commands of the reference run in one test.
+_AT_ONCE = 40
 # An endless stream must still run after this time.
 _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}
@@ -109,14 +112,33 @@ def _runnable(path: Path) -> list[Block]:
     ]
 
 
+def _parts(path: Path) -> Iterator[tuple[str, Path, list[Block]]]:
+    """Names and blocks of what runs together: a document, or a part of the reference.
+
+    That has an example for each command, which needs no other one but those about the same thing.
+    """
+    name, found = path.relative_to(ROOT).as_posix(), _runnable(path)
+    if path != _CLI:
+        yield name, path, found
+        return
+    part = list[Block]()
+    for _, examples in groupby(found, lambda block: block.text.split()[:2]):
+        part += examples
+        if len(part) >= _AT_ONCE:
+            yield f"{name} to line {part[-1].line}", path, part
+            part = []
+    yield name, path, part
+
+
+_PARTS = [part for path in documents() if path != _AGENTS for part in _parts(path) if part[2]]
+
+
 @pytest.mark.parametrize(
-    "path",
-    [path for path in documents() if path != _AGENTS and _runnable(path)],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
+    ("path", "found"), [pytest.param(*part[1:], id=part[0]) for part in _PARTS]
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_it_says_works(
-    path: Path, server: Server, sandbox_image: str, tmp_path: Path
+    path: Path, found: list[Block], server: Server, sandbox_image: str, tmp_path: Path
 ) -> None:
     await _close_all(server)
     # Several documents make keys with the same names.
@@ -127,7 +149,7 @@ async def test_what_it_says_works(
     (tmp_path / "test_it.py").write_text(
         "import unittest\nclass It(unittest.TestCase):\n    def test_it(self): pass\n"
     )
-    steps = [_step(path, block, tmp_path, server.url) for block in _runnable(path)]
+    steps = [_step(path, block, tmp_path, server.url) for block in found]
     script = "\n".join(["set -aeu", f"auth='Authorization: Bearer {server.key}'", *steps])
     script = script.replace(_URL, server.url)
     status, output = await finished(

@@ -61,9 +61,9 @@ def json_size(value: str) -> int:
 
 
 def _member(name: str, value: str | list[Any] | tuple[Any, ...] | dict[Any, Any]) -> dict[str, Any]:
+    """The members of a text that is too long, or of any list or object."""
     if isinstance(value, str):
-        kept = text(value)
-        return {name: value} if kept is value else {name: kept, **_whole(name, _encoded(value))}
+        return {name: text(value), **_whole(name, _encoded(value))}
     if not isinstance(value, dict) and all(isinstance(word, str) for word in value):
         return _words(name, value)
     return _value(name, value)

@@ -19,7 +19,8 @@ STDOUT = 1
 # Records that may wait for a slow reader; further ones are dropped and counted.
 _MOST_WAITING = 10_000
 _CLOSE_SECONDS = 2.0
-_GROUP_SECONDS = 0.02
+# Lines wait so long for others: writing each alone would cost a request more than making its line.
+_GROUP_SECONDS = 0.1
 _MOST_IN_GROUP = 128
 
 

@@ -71,7 +71,7 @@ async def collect(
     lost, position = False, 0
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
-            await asyncio.wait([command.done])
+            await command.wait()
             async for page in _printed(context, session, command):
                 lost = lost or page.lost
                 for name, offset, data in page.chunks:

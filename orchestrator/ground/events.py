@@ -110,6 +110,9 @@ MAX_OBJECT_BYTES = 64 * 1024  # args, or result, as canonical text
 MAX_DEPTH = 16
 _MARKER_BYTES = 40  # room for the note of how much was cut
 _MAX_INTEGER = 2**63 - 1
+# A dict is found without asking Mapping, which takes ten times as long.
+_OBJECTS = (dict, Mapping)
+_ARRAYS = (list, tuple)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z", re.ASCII)
 
 
@@ -251,9 +254,9 @@ def _printable(value: Any, depth: int) -> Any:
         return _bounded(value)
     if depth == 0:
         raise EventError(f"nested more than {MAX_DEPTH} deep")
-    if isinstance(value, Mapping):
+    if isinstance(value, _OBJECTS):
         return {_key(key): _printable(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, _ARRAYS):
         return [_printable(item, depth - 1) for item in value]
     raise EventError(f"{type(value).__name__} values are not recorded")
 
@@ -281,7 +284,7 @@ def _bounded(value: int) -> int:
 
 
 def _object(name: str, value: Mapping[str, Any]) -> Event:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _OBJECTS):
         raise EventError(f"{name} must be an object")
     try:
         members: Event = printable(value)

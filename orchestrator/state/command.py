@@ -77,6 +77,7 @@ class Command:
     # end.
     collects: bool = False
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
+    _over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
     def ended(self) -> bool:
@@ -108,6 +109,11 @@ class Command:
         if self.result is None:
             self.result = result
             self.done.set_result(None)
+            self._over.set()
+
+    async def wait(self) -> None:
+        """Returns once `done` is; a caller that is cancelled changes nothing."""
+        await self._over.wait()
 
 
 def exit_of(

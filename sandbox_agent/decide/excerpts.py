@@ -22,6 +22,8 @@ MOST_PATHS = 1000
 _LONGEST_VALUE = 4096
 # Room for the note that says how much was cut.
 _MARKER_BYTES = 40
+# Made once: each call would make its own union.
+_LONG = (str, list, tuple, dict)
 
 
 def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +35,9 @@ def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
     """
     cut: dict[str, Any] = {}
     for name, value in members.items():
-        if isinstance(value, str | list | tuple | dict):
+        if isinstance(value, str) and text(value) is value:
+            cut[text(name)] = value
+        elif isinstance(value, _LONG):
             cut |= _member(text(name), value)
         else:
             cut[text(name)] = value
@@ -57,9 +61,9 @@ def json_size(value: str) -> int:
 
 
 def _member(name: str, value: str | list[Any] | tuple[Any, ...] | dict[Any, Any]) -> dict[str, Any]:
+    """The members of a text that is too long, or of any list or object."""
     if isinstance(value, str):
-        kept = text(value)
-        return {name: value} if kept is value else {name: kept, **_whole(name, _encoded(value))}
+        return {name: text(value), **_whole(name, _encoded(value))}
     if not isinstance(value, dict) and all(isinstance(word, str) for word in value):
         return _words(name, value)
     return _value(name, value)

@@ -90,6 +90,8 @@ class Redactor:
         Known names are part of a format; None stands for all names. Names within a member's value
         are always searched.
         """
+        if not self._plain:
+            return dict(members)
         values = self.value(list(members.values()))
         names = (name if known is None or name in known else self.text(name) for name in members)
         return dict(zip(names, values, strict=True))

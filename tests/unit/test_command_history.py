@@ -87,3 +87,15 @@ async def test_what_is_remembered_costs_nothing(monkeypatch: pytest.MonkeyPatch)
         assert history.unsettled == []
         _add(history, f"later-{number}")
     assert looked <= 300
+
+
+async def test_a_waiter_that_is_cancelled_leaves_the_others_waiting() -> None:
+    command = _command("c")
+    gone, stays = (asyncio.ensure_future(command.wait()) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
+    assert not command.done.cancelled()
+    command.finish(CommandExit())
+    await asyncio.wait_for(stays, 10)
+    await asyncio.wait_for(command.wait(), 10)  # at once from now on

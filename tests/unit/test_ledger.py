@@ -93,6 +93,24 @@ async def test_a_failing_effect_fails_only_its_own_append(
     assert [event.id for event in (await query.recorded(database, Selection())).items] == [1, 2]
 
 
+@pytest.mark.parametrize("error", [ConflictError("taken"), sqlite3.IntegrityError("taken")])
+async def test_a_failing_effect_of_the_only_event_leaves_nothing(
+    database: Database, ledger: Ledger, error: Exception
+) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        mark(connection, "failed")
+        raise error
+
+    await ledger.append(draft(), mark)
+    with pytest.raises(type(error)):
+        await ledger.append(draft(), fail)
+    assert await database.read(marks) == ["w"]
+    assert (await ledger.append(draft(), lambda conn: mark(conn, "x"))).seq == 2
+    assert await database.read(marks) == ["w", "x"]
+    verdict = await verification.verify(database, "k1")
+    assert (verdict.ok, verdict.seq) == (True, 2)
+
+
 async def test_an_effect_with_a_mistake_fails_alone(ledger: Ledger) -> None:
     def mistake(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM missing")

@@ -1,12 +1,15 @@
 """How long the event loop did one thing, and what that was."""
 
 import asyncio
+import selectors
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from orchestrator.ground import loop_lag
 from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.loop_lag import OTHER, SLOW_SECONDS, LoopLag, watched_loop
 from orchestrator.operate.checks.loop import loop_check
@@ -60,6 +63,53 @@ def test_what_no_operation_did_is_other_work() -> None:
     worst = lag.worst()
     assert worst is not None
     assert worst.operation == OTHER
+
+
+def test_a_loop_that_always_has_more_to_do_still_looks_at_the_kernel() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            received = asyncio.ensure_future(loop.sock_recv(ours, 1))
+
+            def leave_something() -> None:
+                if not received.done():
+                    loop.call_soon(leave_something)
+
+            leave_something()
+            await asyncio.sleep(0)
+            theirs.send(b"x")
+            assert await received == b"x"
+
+    run(LoopLag(), main)
+
+
+def test_few_passes_look_at_the_kernel_while_there_is_more_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = list[float | None]()
+    select = selectors.DefaultSelector.select
+
+    def counted(selector: Any, timeout: float | None = None) -> Any:
+        looks.append(timeout)
+        return select(selector, timeout)
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", counted)
+    monkeypatch.setattr(loop_lag, "_LOOK_SECONDS", 3600.0)
+    passes = 50
+
+    async def main() -> None:
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        looks.clear()
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        assert looks == []
+        await asyncio.sleep(0.001)  # what waits always looks
+        assert looks
+
+    run(LoopLag(), main)
 
 
 async def test_errors_and_cancellations_pass_through() -> None:

@@ -40,6 +40,7 @@ _LONGEST_TEXT = 16 * 1024
 _MOST_WORDS = 64
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
+_NUMERIC = (int, float)
 # The exit code of a program that a signal ended is 128 plus the signal's number.
 _LARGEST_EXIT_CODE = 255
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
@@ -260,7 +261,7 @@ def _check_flat(members: Message) -> None:
 def _is_short(item: Any) -> bool:
     if isinstance(item, str):
         return len(item) <= _LONGEST_TEXT
-    if isinstance(item, int | float):
+    if isinstance(item, _NUMERIC):
         return -_NUMBERS < item < _NUMBERS  # values other than numbers are ignored here
     return item is None
 

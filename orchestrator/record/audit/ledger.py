@@ -230,7 +230,7 @@ class Ledger:
 
 
 def _append_all(connection: sqlite3.Connection, heads: Heads, items: list[Item]) -> _Written:
-    batch = Batch(connection, heads)
+    batch = Batch(connection, heads, alone=len(items) == 1)
     first_id = batch.last_id + 1
     outcomes = [batch.append(item) for item in items]
     batch.count()

@@ -85,8 +85,10 @@ class Heads:
 class Batch:
     """Events of one transaction. Its heads count only after the commit."""
 
-    def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
+    def __init__(self, connection: sqlite3.Connection, heads: Heads, *, alone: bool) -> None:
+        """`alone`: there is only one event, so the transaction can begin anew without it."""
         self._connection = connection
+        self._alone = alone
         self._known = heads
         self.heads: dict[str, Head] = {}
         self._bytes: Counter[str] = Counter()
@@ -127,7 +129,8 @@ class Batch:
 
     def _with_effect(self, item: Item, effect: Effect) -> Recorded:
         before = self.last_id, self.heads.get(item.session_key)
-        self._connection.execute("SAVEPOINT item")
+        if not self._alone:
+            self._connection.execute("SAVEPOINT item")
         try:
             recorded = self._insert(item)
             # The effect of a repeated event was committed with it the first time.
@@ -135,12 +138,21 @@ class Batch:
                 effect(self._connection)
         except BaseException:
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO item")
-                self._connection.execute("RELEASE item")
+                self._undo()
             self._restore(item.session_key, *before)
             raise
-        self._connection.execute("RELEASE item")
+        if not self._alone:
+            self._connection.execute("RELEASE item")
         return recorded
+
+    def _undo(self) -> None:
+        """Takes back what was written for the last event."""
+        if self._alone:
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN IMMEDIATE")
+        else:
+            self._connection.execute("ROLLBACK TO item")
+            self._connection.execute("RELEASE item")
 
     def _insert(self, item: Item) -> Recorded:
         head = self._head(item.session_key)

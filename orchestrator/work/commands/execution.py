@@ -249,7 +249,7 @@ class Executions:
         limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
         try:
             async with asyncio.timeout(limit):
-                await asyncio.shield(command.done)
+                await command.wait()
         except TimeoutError:
             detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail) from None

@@ -23,6 +23,8 @@ def give_up() -> None:
             os.setgroups([])
             os.setresgid(UID, UID, UID)
             os.setresuid(UID, UID, UID)
+            # Libraries look there for files of the user's, and root's home is closed to this one.
+            os.environ["HOME"] = "/"
         except OSError as error:
             raise ConfigError(
                 f"a gateway does not run as root, and can't become another user here "

@@ -1,6 +1,5 @@
 """Machines on one host: apart from each other, cut, lost, and gone without a trace."""
 
-import signal
 import socket
 import subprocess
 import sys
@@ -99,14 +98,14 @@ def test_machines_reach_the_database_until_it_is_cut(cluster: Cluster) -> None:
 
 def test_a_paused_node_answers_when_it_goes_on(cluster: Cluster) -> None:
     node = cluster.node("node2")
-    node.signal(signal.SIGSTOP)
+    node.pause()
     with closing(connected(node)) as connection:
         connection.request("GET", "/healthz")
         assert connection.sock is not None
         connection.sock.settimeout(_UNANSWERED_SECONDS)
         with pytest.raises(TimeoutError):
             connection.sock.recv(1, socket.MSG_PEEK)
-        node.signal(signal.SIGCONT)
+        node.resume()
         connection.sock.settimeout(PROGRAM_SECONDS)
         assert connection.getresponse().status == 200
 
@@ -119,7 +118,7 @@ def test_sandboxes_outlive_a_killed_control_plane_and_end_with_their_machine(
         for name in ("kept", "frozen"):
             paddock.sessions.create(id=name, permission_level="low").exec("touch here")
         paddock.sessions.pause("frozen")
-    node.signal(signal.SIGKILL)
+    node.kill()
     node.start()
     with client(node) as paddock:
         assert paddock.sessions.get("kept").exec("ls").stdout == "here\n"
@@ -127,7 +126,7 @@ def test_sandboxes_outlive_a_killed_control_plane_and_end_with_their_machine(
     removal.end_machines(cluster.layout, node.machine.directory)
     assert node.process() is None
     assert _asks(cluster.node("node2")) == 200
-    cluster.up(len(NAMES), sandbox_image, lambda _line: None)
+    cluster.up(len(NAMES), sandbox_image, lambda _line: None, 0)
     with client(node) as paddock:
         ended = paddock.sessions.inspect("kept")
         assert ended.termination is not None
@@ -142,7 +141,7 @@ def test_whatever_was_killed_is_continued_or_removed(sandbox_image: str) -> None
     """A command that is killed at each of its steps; the next one finds what it left."""
     with place() as layout:
         run = [sys.executable, "-m", "scripts.cluster", "--directory", str(layout.directory)]
-        up = [*run, "up", "1", "--image", sandbox_image]
+        up = [*run, "up", "1", "--gateways", "0", "--image", sandbox_image]
         for line in ("PostgreSQL answers", "its engine answers", "all engines have"):
             with subprocess.Popen(up, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None

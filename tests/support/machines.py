@@ -30,7 +30,7 @@ def made_cluster(sandbox_image: str) -> Iterator[Cluster]:
         pytest.skip("no PostgreSQL here: `make postgres`")
     with place() as layout:
         cluster = Cluster(layout)
-        cluster.up(len(NAMES), sandbox_image, lambda _line: None)
+        cluster.up(len(NAMES), sandbox_image, lambda _line: None, 0)
         yield cluster
 
 
@@ -61,7 +61,7 @@ def mend(cluster: Cluster, image: str) -> None:
     for node in cluster.nodes():
         if (process := node.process()) is not None:
             process.resume()
-    cluster.up(len(NAMES), image, lambda _line: None)
+    cluster.up(len(NAMES), image, lambda _line: None, 0)
     for plug in ("database", *NAMES):
         network.heal(cluster.layout, plug)
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -39,6 +39,7 @@ KEYS = {
 }
 # A test waits for a node that never answers only so long.
 SOON = Pauses(heartbeat=0.2, silence=5.0, first=0.01, longest=0.05, answer=2.0, start=0.5)
+_HEARTBEAT = 0.05
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -62,7 +63,7 @@ class FakeNode:
     grown: asyncio.Event = field(default_factory=asyncio.Event)
     # Bytes of events that were written, and streams that are open.
     written: int = 0
-    streams: set[web.Request] = field(default_factory=set)
+    streams: list[web.Request] = field(default_factory=list)
 
     def happens(self, second: int, **members: Any) -> dict[str, Any]:
         """Records an event, and wakes those who follow."""
@@ -119,7 +120,7 @@ class FakeNode:
         at = int(request.query["after"])
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        self.streams.add(request)
+        self.streams.append(request)
         try:
             while True:
                 grown = self.grown
@@ -130,9 +131,11 @@ class FakeNode:
                     await response.write(sent.encode())
                     at = event["id"]
                 await response.write(b": alive\n\n")
-                await grown.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_HEARTBEAT):
+                        await grown.wait()
         finally:
-            self.streams.discard(request)
+            self.streams.remove(request)
 
     def _listed(self, request: web.Request) -> web.Response:
         keys = request.query["keys"].split(",")

@@ -5,13 +5,13 @@ import logging
 import random
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 
 from aiohttp import ClientSession
 
 from gateway.errors import unavailable
 from gateway.upstream import client_of
 from orchestrator.cluster.directory import Directory, Node
+from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.task_scope import InUse
 
@@ -19,13 +19,6 @@ from orchestrator.ground.task_scope import InUse
 EVERY_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
-
-
-class Face(StrEnum):
-    """Which of a node's applications is meant, as TLS names it (ALPN)."""
-
-    API = "paddock-api"
-    PREVIEWS = "paddock-previews"
 
 
 class Member:

@@ -22,7 +22,8 @@ from yarl import URL
 
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
-from gateway.members import Face, Member
+from gateway.members import Member
+from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
 from orchestrator.ground.serving.websocket import (

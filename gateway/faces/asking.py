@@ -17,8 +17,9 @@ from urllib.parse import urlencode
 from aiohttp import ClientError, ClientResponse
 from yarl import URL
 
-from gateway.errors import RETRY_SECONDS, NodeUnavailableError
+from gateway.errors import RETRY_SECONDS
 from gateway.members import Face, Member
+from orchestrator.ground.errors import NodeUnavailableError
 from orchestrator.ground.task_scope import TaskScope
 
 # All nodes together get so long; a search of a node examines for less than a second.

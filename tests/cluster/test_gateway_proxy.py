@@ -498,7 +498,7 @@ async def test_what_one_caller_may_have_open() -> None:
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /api/sessions/web HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
         b"Content-Length: 6\r\n\r\nhello",
-        b"POST /api/sessions/web HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/sessions/web HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n",
         b"POST /api/sessions/web HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
         b"\x16\x03\x01\x00\x00",
     ],

@@ -58,6 +58,7 @@ API_FLOORS = (
     "log",
     "app",
     "private_memory",
+    "gateway_listener",
     "server",
     "cli",
 )

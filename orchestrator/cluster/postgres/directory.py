@@ -152,9 +152,9 @@ def _query(
             ) each
         ), last AS (SELECT max(number) AS number FROM examined)
         SELECT examined.* FROM examined, last
-        WHERE number = last.number OR number IN (
+        WHERE examined.number = last.number OR examined.number IN (
             SELECT number FROM examined WHERE wanted ORDER BY number LIMIT {value(most)}
-        ) ORDER BY number
+        ) ORDER BY examined.number
     """  # noqa: S608 - names are ours
     return query, values
 

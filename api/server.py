@@ -12,14 +12,16 @@ from aiohttp import web
 
 from api.app import create_app
 from api.compat.enabled import OWN_PORTS, ServedPorts
+from api.gateway_listener import for_gateways
 from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
-from api.log.server_log import ServerLog
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
+from orchestrator.cluster.tls import Face
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.loop_lag import LoopLag, watched_loop
+from orchestrator.ground.serving.server_log import ServerLog
 from orchestrator.settings import instance_url
 from orchestrator.settings.preview_address import preview_address, preview_url
 from orchestrator.settings.settings import Settings
@@ -74,9 +76,11 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         runner = await _set_up(app, plane)
         try:
             await _listen(runner, settings)
-            async with _previews(plane, app[OWN_PORTS], say):
-                _announce(runner, plane, say)
-                await stopping.wait()
+            async with _previews(plane, app[OWN_PORTS], say) as previews:
+                faces = {Face.API: runner, **previews}
+                async with for_gateways(settings, faces, say):
+                    _announce(runner, plane, say)
+                    await stopping.wait()
         finally:
             instance_url.withdraw(settings.state_dir)
             await runner.cleanup()
@@ -111,12 +115,15 @@ async def _set_up(app: web.Application, plane: ControlPlane) -> web.AppRunner:
 @asynccontextmanager
 async def _previews(
     plane: ControlPlane, own_ports: list[ServedPorts], say: Callable[[str], None]
-) -> AsyncGenerator[None]:
-    """Serves ports of sessions meanwhile, at an address of their own. Raises: PaddockError."""
+) -> AsyncGenerator[dict[Face, web.AppRunner]]:
+    """Serves ports of sessions meanwhile, at an address of their own; none if it is switched off.
+
+    Raises: PaddockError.
+    """
     settings = plane.settings
     address = preview_address(settings)
     if address is None:
-        yield
+        yield {}
         return
     runner = await _set_up(create_preview_app(plane, address[0], own_ports=own_ports), plane)
     try:
@@ -132,7 +139,7 @@ async def _previews(
             host, port, *_ = runner.addresses[0]
             plane.previews.url = preview_url(settings, (host, port))
             say(f"serving ports of sessions at {plane.previews.url}")
-        yield
+        yield {Face.PREVIEWS: runner}
     finally:
         await runner.cleanup()
 

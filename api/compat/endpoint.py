@@ -9,11 +9,9 @@ from aiohttp.typedefs import Handler
 
 from api.compat.call import Call
 from api.compat.protocol import Protocol, Route
-from api.http import stream
 from api.http.auth import NOBODY, check_role, identify
 from api.http.body import is_small
 from api.http.bounds import Bounds
-from api.http.errors import describe
 from api.http.middleware import PRINCIPAL, REQUEST_ID
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
@@ -21,6 +19,8 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, RateLimitedError
 from orchestrator.ground.log_context import asking_as
 from orchestrator.ground.round_robin import asking
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.errors import describe
 from orchestrator.rules.access.keys import Principal
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from api.compat.long_texts import value_text
-from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.serving.problems import document
 from orchestrator.ground.threads import Aside
 from paddock.contract.remedies import REMEDIES
 

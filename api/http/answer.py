@@ -6,7 +6,7 @@ from contextlib import ExitStack, aclosing
 
 from aiohttp import web
 
-from api.http import run_socket, stream, terminal_socket
+from api.http import run_socket, terminal_socket
 from api.shape.answers import (
     JSON,
     Answer,
@@ -19,6 +19,7 @@ from api.shape.answers import (
     Text,
 )
 from api.shape.byte_answers import Download, Packed, Printed, PrintedPart, Recording
+from orchestrator.ground.serving import stream
 from paddock.contract.base import Model
 
 # Clients refuse headers of more than 8 KiB.

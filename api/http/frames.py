@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from api.http import stream
 from api.http.sockets import cut_off
 from orchestrator.ground.limits import TokenBucket
+from orchestrator.ground.serving import stream
 
 
 class FrameRates(NamedTuple):

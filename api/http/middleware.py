@@ -14,12 +14,12 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from api.http import stream
-from api.http.errors import describe, problem
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.log_context import logging_about
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import OTHER, Metrics
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.errors import describe, problem
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.allowed_hosts import AllowedHosts
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from api.http import stream
 from api.http.frames import Frames
 from api.http.sockets import RUN, begin, close, cut_off, send, socket_for
 from api.shape.answers import Event, Exchange
 from orchestrator.ground.errors import BusyError, PaddockError, RateLimitedError
 from orchestrator.ground.limits import TokenBucket
+from orchestrator.ground.serving import stream
 from orchestrator.ground.task_scope import TaskScope
 
 # Of one message; JSON may need six bytes for a character.

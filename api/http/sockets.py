@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from api.http import stream
 from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.serving import stream
 
 # The subprotocols, of which the server picks the one of the address.
 TERMINAL = "paddock.terminal"

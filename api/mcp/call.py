@@ -17,9 +17,9 @@ from api.mcp.messages import (
 from api.mcp.methods import result_of
 from api.mcp.streams import Stream
 from api.shape.context import Context
-from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
 from orchestrator.ground.log_context import asking_as
+from orchestrator.ground.serving.failures import failed
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 

@@ -13,9 +13,9 @@ from api.mcp.subscriptions import updated
 from api.mcp.tool import Caller
 from api.operations.file_trees import watch_files
 from api.operations.files import read_file
-from api.shape.failures import failed
 from api.shape.objects import validated
 from orchestrator.ground.errors import PaddockError, TooLargeError
+from orchestrator.ground.serving.failures import failed
 from paddock.contract.file_trees import FileChange, WatchQuery, WatchStarted
 from paddock.contract.files import PathQuery
 

@@ -10,8 +10,8 @@ from api.mcp.messages import INVALID_PARAMS, McpError, object_parameter, text_pa
 from api.mcp.results import RefusedError, ToolResult, refused
 from api.mcp.shell_tools import SHELL_TOOLS
 from api.mcp.tool import Caller, McpTool
-from api.shape.failures import failed
 from orchestrator.ground.log_context import asking_as
+from orchestrator.ground.serving.failures import failed
 
 _TOOLS = (*COMMAND_TOOLS, *CODE_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
 _NAMES = frozenset(tool.name for tool in _TOOLS)

@@ -12,9 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.compat.enabled import ServedPorts
-from api.http import stream
 from api.http.bounds import CONNECTIONS, Connections
-from api.http.errors import describe
 from api.http.middleware import observe
 from api.previews.admission import NO_LINK, Admission, Admitted
 from api.previews.forwarding import forward
@@ -28,6 +26,8 @@ from api.shape.context import Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import BusyError, NotFoundError, UnauthorizedError
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.errors import describe
 from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 from orchestrator.settings.allowed_hosts import AllowedHosts
 from orchestrator.settings.preview_address import preview_hosts

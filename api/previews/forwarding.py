@@ -20,14 +20,14 @@ from aiohttp import (
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
-from api.http import stream
 from api.previews.base_paths import base_paths, program_url, serves_elsewhere
 from api.previews.headers import added, for_client, for_program
-from api.previews.own_origin import Headers
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
-from api.previews.websocket import is_accepted, pass_websocket, upgrade
 from orchestrator.ground.http_connector import BoundedHandler
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.headers import Headers
+from orchestrator.ground.serving.websocket import is_accepted, pass_websocket, upgrade
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.state.open_port import OpenPort
 
@@ -108,7 +108,7 @@ async def _pass(
     async with AsyncExitStack() as answers:
         answer, base = await _ask(request, path, port, client, headers, limits, answers)
         if is_accepted(request, answer):
-            return await pass_websocket(request, answer, added(path), limits)
+            return await pass_websocket(request, answer, added(path), limits.idle_seconds)
         if answer.status < 200:
             raise BadGatewayError(f"port {path.port} of the session changes the protocol")
         response = web.StreamResponse(

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 
 from api.previews.base_paths import outside
-from api.previews.own_origin import COOKIES, Headers, is_of_own_page, is_same, values
+from api.previews.own_origin import COOKIES, is_of_own_page, is_same
 from api.previews.paths import PreviewPath
+from orchestrator.ground.serving.headers import HOP_BY_HOP, Headers, declared, sendable, values
 
 # A page has an origin of its own, which equals no other, not even that of its server.
 SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
@@ -32,13 +33,7 @@ _READABLE: Mapping[str, str] = {
     "Access-Control-Expose-Headers": "*",
 }
 _PREFLIGHT = "Access-Control-Request-"
-_HOP_BY_HOP = frozenset(
-    {
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
-        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"),
-    }
-)
-_NOT_INSIDE = _HOP_BY_HOP | {
+_NOT_INSIDE = HOP_BY_HOP | {
     *("authorization", "cookie", "expect", "forwarded", "host", "referer", "via", "x-real-ip"),
 }
 # What Jupyter's pages send, which have no cookies: the program's own token. Keys of the control
@@ -47,7 +42,7 @@ _OWN_TOKEN = re.compile(r"token [!-~]+", re.ASCII | re.IGNORECASE)
 # What browsers send with requests from another origin; every page here has another one.
 _OF_OWN_PAGE = frozenset({"origin", "sec-fetch-site"})
 # Left out of answers: what concerns the whole origin, or the browser's credentials.
-_NOT_OUTSIDE = _HOP_BY_HOP | {
+_NOT_OUTSIDE = HOP_BY_HOP | {
     *("alt-svc", "authentication-info", "clear-site-data", "location", "nel"),
     *("public-key-pins", "report-to", "reporting-endpoints", "service-worker-allowed"),
     *("set-cookie", "strict-transport-security", "www-authenticate", "origin-agent-cluster"),
@@ -66,7 +61,7 @@ _COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
 
 def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
     """A request's headers for the program, which is addressed as on its own machine."""
-    left_out = _NOT_INSIDE | _named(headers)
+    left_out = _NOT_INSIDE | declared(headers)
     own = _is_own(headers, path, scheme, host)
     if own:
         left_out |= {"origin"} if path.own_host else _OF_OWN_PAGE
@@ -77,7 +72,7 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
             for name, value in headers
             if name.lower() not in left_out
             and not name.lower().startswith(("x-forwarded-", "sec-websocket-"))
-            and _sendable(value)
+            and sendable(value)
         ),
         ("Host", f"localhost:{path.port}"),
         *((("Origin", f"http://localhost:{path.port}"),) if own else ()),
@@ -97,7 +92,7 @@ def _referer(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Hea
     """The page of this host from which a request comes, as the program knows its address."""
     found = values(headers, "Referer")
     parts = found[0].split("/", 3) if len(found) == 1 else []
-    if len(parts) < 4 or not _sendable(parts[3]) or not is_same("/".join(parts[:3]), scheme, host):
+    if len(parts) < 4 or not sendable(parts[3]) or not is_same("/".join(parts[:3]), scheme, host):
         return []
     return [("Referer", f"http://localhost:{path.port}/{parts[3]}")]
 
@@ -132,7 +127,7 @@ def _own_token(headers: Headers, path: PreviewPath) -> Headers:
 
 def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:
     """An answer's headers for the client; `base` is the path below which the program serves."""
-    left_out = _named(headers) | (_NOT_OUTSIDE_AT_HOST if path.own_host else _NOT_OUTSIDE)
+    left_out = declared(headers) | (_NOT_OUTSIDE_AT_HOST if path.own_host else _NOT_OUTSIDE)
     cookies = (_limited(text, path) for text in values(headers, "Set-Cookie"))
     passed = [
         *(
@@ -144,7 +139,7 @@ def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:
         *(("Set-Cookie", cookie) for cookie in cookies if cookie is not None),
     ]
     return [
-        *((name, value) for name, value in passed if _sendable(value)),
+        *((name, value) for name, value in passed if sendable(value)),
         *added(path),
     ]
 
@@ -176,18 +171,12 @@ def for_preflight(headers: Headers) -> Headers:
     ]
 
 
-def _named(headers: Headers) -> frozenset[str]:
-    """The headers that a message declares to be for the next hop only."""
-    lines = values(headers, "Connection")
-    return frozenset(name.strip().lower() for line in lines for name in line.split(","))
-
-
 def _cookies(line: str) -> list[str]:
     """The program's own cookies."""
     return [
         each
         for each in map(str.strip, line.split(";"))
-        if each and _sendable(each) and each.partition("=")[0].rstrip() not in COOKIES
+        if each and sendable(each) and each.partition("=")[0].rstrip() not in COOKIES
     ]
 
 
@@ -203,12 +192,3 @@ def _limited(text: str, path: PreviewPath) -> str | None:
     kept = [each for each in attributes if each.partition("=")[0].strip().lower() in allowed]
     ending = ["SameSite=Lax"] if path.own_host else [f"Path={path.prefix}/", "SameSite=Lax"]
     return "; ".join((pair, *kept, *ending))
-
-
-def _sendable(value: str) -> bool:
-    """Whether it is text: what is not UTF-8 can't be sent on."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

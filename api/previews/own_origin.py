@@ -5,13 +5,10 @@ the cookie with what pages of other origins request there. So the cookie counts 
 port's own pages request, and for pages that are shown by themselves.
 """
 
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from api.previews.paths import PreviewPath
-
-# In order; a name may occur several times.
-Headers = Sequence[tuple[str, str]]
+from orchestrator.ground.serving.headers import Headers, values
 
 # With the prefix, which needs https, no page of another host can set such a cookie.
 COOKIE = "paddock-port"
@@ -21,11 +18,6 @@ COOKIES = frozenset({COOKIE, _HOST_COOKIE})
 _MOST_TOKENS = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
-
-
-def values(headers: Headers, name: str) -> list[str]:
-    """The values of a header, in order."""
-    return [value for each, value in headers if each.lower() == name.lower()]
 
 
 def is_same(origin: str, scheme: str, host: str) -> bool:

@@ -4,10 +4,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.compat.enabled import ServedPorts
-from api.http import stream
 from api.http.middleware import PRINCIPAL, add_headers
 from api.previews.named_ports import named_port
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.serving import stream
 from orchestrator.settings.allowed_hosts import AllowedHosts
 
 _OWN = web.RequestKey("own", bool)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from api.shape.operation import Operation
-from api.shape.problems import document
 from api.shape.services import Services
 from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.log_context import know_secrets
+from orchestrator.ground.serving.problems import document
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.rules.access.keys import Principal, Role

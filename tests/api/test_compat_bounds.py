@@ -23,8 +23,8 @@ from api.compat.protocol import OwnPorts
 from api.compat.spool import Spool, Spools
 from api.compat.swerex import shell as shells
 from api.compat.swerex.failures import quoted
-from api.http import stream
 from orchestrator.ground.errors import CapacityExhaustedError, ValidationError
+from orchestrator.ground.serving import stream
 from orchestrator.settings.settings import Settings
 from paddock.contract.shells import ShellAnswer
 from tests.api.conftest import OPERATOR_KEY, Api

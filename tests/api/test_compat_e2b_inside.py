@@ -579,7 +579,7 @@ async def test_what_is_refused_is_on_record_under_its_own_name(api: Api) -> None
 async def test_a_client_that_does_not_read_is_dropped_and_ends_nothing(
     api: Api, session: dict[str, Any], box: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.http.stream.WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.ground.serving.stream.WRITE_SECONDS", 0.05)
     api.agents.plays["bash"] = Play(holds=True)
     message = {"process": {"cmd": "bash", "args": ["-c", "x"]}}
     response = await box.begin(PROCESS + "Start", message)

@@ -204,7 +204,7 @@ async def test_agent_that_fails_in_the_middle(api: Api, path: str) -> None:
 async def test_client_that_does_not_read(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.http.stream.WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.ground.serving.stream.WRITE_SECONDS", 0.05)
     piece = bytes(256 * 1024)
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 10**12}
     api.agent.overrides["file.pull"] = lambda _params: {"data": piece}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from api.log.server_log import ServerLog
+from orchestrator.ground.serving.server_log import ServerLog
 from tests.api.conftest import Api
 from tests.api.test_observability import scrape
 from tests.support.limits import WAIT_SECONDS

@@ -13,8 +13,9 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.http import run_socket, stream
+from api.http import run_socket
 from api.http.sockets import send
+from orchestrator.ground.serving import stream
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.settings.operator_models import OperatorModel
 from paddock import Paddock, Run, RunText, ValidationError

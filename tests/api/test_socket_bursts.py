@@ -12,11 +12,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import WSMessage, WSMsgType
 
-from api.http import run_socket, stream
+from api.http import run_socket
 from api.http.frames import FRAME_RATES, FrameRates, Frames
 from api.operations import run_sockets
 from api.shape.answers import Event
 from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.serving import stream
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.raw_socket import BINARY, PING, PONG, TEXT, masked, raw_socket

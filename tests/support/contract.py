@@ -13,7 +13,7 @@ from api.catalog import OPERATIONS
 from api.openapi.problems import MEDIA_TYPE
 from api.shape.answers import JSON, NOTHING
 from api.shape.operation import Operation
-from api.shape.problems import STATUSES
+from orchestrator.ground.serving.problems import STATUSES
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN
 

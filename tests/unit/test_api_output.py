@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
 from api.http.answer import encode_event
-from api.http.errors import describe, problem
 from api.operations.output import Piece, TextDecoder, page_text
 from api.shape.answers import Event
 from api.shape.context import Context
-from api.shape.problems import STATUSES, document
 from orchestrator.ground import errors
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, ValidationError
+from orchestrator.ground.serving.errors import describe, problem
+from orchestrator.ground.serving.problems import STATUSES, document
 from orchestrator.work.commands.running_command import OutputPage
 from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData

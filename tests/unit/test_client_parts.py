@@ -15,7 +15,7 @@ from pydantic import ValidationError as ModelError
 
 from api.http.answer import encode_event
 from api.shape.answers import Event
-from api.shape.problems import STATUSES
+from orchestrator.ground.serving.problems import STATUSES
 from paddock.client import errors, requests
 from paddock.client.answers import object_of, read
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error

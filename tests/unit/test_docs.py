@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.shape.problems import STATUSES
+from orchestrator.ground.serving.problems import STATUSES
 from orchestrator.settings.settings import Settings
 from scripts.docs import DOCS, PARTS, render
 from scripts.floors import floors

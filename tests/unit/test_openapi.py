@@ -14,9 +14,9 @@ from api.catalog import OPERATIONS
 from api.openapi import document
 from api.shape.access import ROLES, Access
 from api.shape.objects import validated
-from api.shape.problems import STATUSES
 from api.shape.version import VERSION
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.serving.problems import STATUSES
 from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.problem import Problem

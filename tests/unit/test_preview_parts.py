@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.previews.headers import for_client, for_program
-from api.previews.own_origin import Headers
 from api.previews.paths import PreviewPath, read_path
+from orchestrator.ground.serving.headers import Headers
 from orchestrator.sandbox.ports.links import expiry, link_token
 from orchestrator.settings.preview_address import preview_address, preview_hosts, preview_url
 from orchestrator.settings.settings import Settings

@@ -6,8 +6,8 @@ from typing import Any
 from aiohttp import web
 
 from api.compat.replies import explained, retry_headers, sentence
-from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.serving.problems import document
 
 # Where the SDKs expect another status: a session that has ended is not found.
 _STATUSES = {"session_terminated": HTTPStatus.NOT_FOUND}

@@ -10,8 +10,8 @@ from api.compat.long_texts import size_of
 from api.compat.replies import long_reply
 from api.compat.swerex.failures import exception, failure
 from api.compat.swerex.last_answers import Answer, LastAnswers
-from api.http.errors import describe
 from orchestrator.ground.errors import NotFoundError, PaddockError, UnauthorizedError
+from orchestrator.ground.serving.errors import describe
 from orchestrator.state.session import Session
 
 _MOST_ID = 128

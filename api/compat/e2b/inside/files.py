@@ -23,7 +23,6 @@ from api.compat.e2b.inside.paths import absolute
 from api.compat.e2b.inside.uploads import Uploads
 from api.compat.multipart import Multipart, boundary_of
 from api.compat.protocol import Route
-from api.http import stream
 from api.http.answer import respond
 from api.http.body import UPLOAD_PACE, arriving, check_encoding
 from api.operations.files import read_file, write_file
@@ -34,6 +33,7 @@ from api.shape.objects import validated
 from api.shape.preconditions import HEADERS
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.serving import stream
 from paddock.contract.files import PathQuery, WriteQuery
 
 _METADATA = "x-metadata-"

@@ -16,7 +16,6 @@ from api.compat.e2b.inside.access import Inside, enter, inside_credential
 from api.compat.e2b.inside.environments import setting, unsetting
 from api.compat.e2b.inside.paths import absolute
 from api.compat.protocol import Route
-from api.http import stream
 from api.operations.code import (
     create_code_context,
     list_code_contexts,
@@ -28,6 +27,7 @@ from api.shape.access import Access
 from api.shape.answers import Event
 from api.shape.objects import validated
 from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.ground.serving import stream
 from orchestrator.work.code.cell import CellStatus
 from orchestrator.work.code.cells import CodeRequest
 from paddock.contract.code import (

@@ -19,12 +19,12 @@ from api.compat.e2b.inside.envelope import END, Decoder, encode
 from api.compat.e2b.inside.messages import MOST_BYTES, Message
 from api.compat.long_texts import object_text, size_of
 from api.compat.protocol import Route
-from api.http import stream as http_stream
 from api.http.body import BODY_PACE, UPLOAD_PACE, arriving, check_encoding
-from api.http.errors import describe
 from api.shape.access import Access
 from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import SandboxUnavailableError, TooLargeError, ValidationError
+from orchestrator.ground.serving import stream as http_stream
+from orchestrator.ground.serving.errors import describe
 from orchestrator.ground.task_scope import TaskScope
 
 Given = TypeVar("Given", bound=Message)

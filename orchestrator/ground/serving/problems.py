@@ -27,6 +27,8 @@ STATUSES = {
     "capacity_exhausted": HTTPStatus.SERVICE_UNAVAILABLE,
     "audit_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "engine_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "cluster_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 
@@ -41,12 +43,14 @@ def title(status: HTTPStatus) -> str:
     return _PHRASES.get(status) or status.phrase
 
 
-def document(error: PaddockError, request_id: str) -> dict[str, Any]:
+def document(
+    error: PaddockError, request_id: str, status: HTTPStatus | None = None
+) -> dict[str, Any]:
     """The problem document: `{type, title, status, code, detail, request_id, …}`.
 
-    Secrets that the request's context knows are removed.
+    Secrets that the request's context knows are removed. `status` instead of its code's.
     """
-    status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = status or STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     return {
         **{name: _cut(value) for name, value in error.fields.items()},
         "type": "about:blank",

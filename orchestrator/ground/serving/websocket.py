@@ -1,6 +1,6 @@
-"""Passes a WebSocket on to a program in a sandbox: its bytes, in pieces, in both directions.
+"""Passes a WebSocket on to another server: its bytes, in pieces, in both directions.
 
-The program accepts or refuses it by its answer to the handshake. After that, nothing is read in
+The server accepts or refuses it by its answer to the handshake. After that, nothing is read in
 what passes, so a message may have any size, is never held as a whole, and may be compressed. Who
 does not read holds the other side back.
 """
@@ -16,11 +16,10 @@ from aiohttp import ClientResponse, StreamReader, hdrs, web
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import StreamWriter
 
-from api.http import stream
-from api.previews.own_origin import Headers, values
 from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.headers import Headers, values
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.sandbox.ports.limits import PortLimits
 
 # What is read of one side before the other has taken it.
 _PIECE_BYTES = 32 * 1024
@@ -41,7 +40,7 @@ def is_websocket(request: web.Request) -> bool:
 
 
 def upgrade(request: web.Request) -> Headers:
-    """The handshake for the program, if the request begins a WebSocket. Raises: ValidationError."""
+    """The handshake for the server, if the request begins a WebSocket. Raises: ValidationError."""
     if not is_websocket(request):
         return []
     if request.method != "GET" or _KEY.fullmatch(_key(request)) is None:
@@ -51,7 +50,7 @@ def upgrade(request: web.Request) -> Headers:
 
 
 def is_accepted(request: web.Request, answer: ClientResponse) -> bool:
-    """Whether the program's answer accepts the WebSocket that the request begins."""
+    """Whether the server's answer accepts the WebSocket that the request begins."""
     if answer.status != HTTPStatus.SWITCHING_PROTOCOLS or not is_websocket(request):
         return False
     proof = base64.b64encode(hashlib.sha1(f"{_key(request)}{_GUID}".encode()).digest())  # noqa: S324
@@ -59,15 +58,15 @@ def is_accepted(request: web.Request, answer: ClientResponse) -> bool:
 
 
 async def pass_websocket(
-    request: web.Request, answer: ClientResponse, added: Headers, limits: PortLimits
+    request: web.Request, answer: ClientResponse, added: Headers, idle_seconds: float | None
 ) -> web.StreamResponse:
-    """Accepts it as the program did, and returns when either side has closed its connection.
+    """Accepts it as the server did, and returns when either side has closed its connection.
 
-    Raises: ConnectionError if one has gone; TimeoutError if nothing passes for too long.
+    Raises: ConnectionError if one has gone; TimeoutError if nothing passes for so long.
     """
     connection = answer.connection
     if connection is None or connection.protocol is None:
-        raise ConnectionResetError("the program has gone")
+        raise ConnectionResetError("the server has gone")
     told = _named([*answer.headers.items()], (_ACCEPT_NAME, *_AGREED))
     response = web.StreamResponse(status=answer.status, headers=[*_UPGRADE, *told, *added])
     response.force_close()
@@ -77,10 +76,8 @@ async def pass_websocket(
     connection.protocol.set_parser(inside, inside.stream)
     outside = _Arriving(request.protocol)
     request.protocol.set_parser(outside)  # type: ignore[arg-type]
-    to_program = StreamWriter(connection.protocol, asyncio.get_running_loop())
-    await _both(
-        (outside.stream, to_program.write), (inside.stream, response.write), limits.idle_seconds
-    )
+    to_server = StreamWriter(connection.protocol, asyncio.get_running_loop())
+    await _both((outside.stream, to_server.write), (inside.stream, response.write), idle_seconds)
     return response
 
 
@@ -103,14 +100,15 @@ class _Arriving:
 _Way = tuple[StreamReader, Callable[[bytes], Awaitable[None]]]
 
 
-async def _both(one: _Way, other: _Way, idle_seconds: float) -> None:
+async def _both(one: _Way, other: _Way, idle_seconds: float | None) -> None:
     """Passes bytes on both ways until one side is over."""
-    ways = TaskScope("a WebSocket of a port")
+    ways = TaskScope("a WebSocket that is passed on")
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(idle_seconds) as idle:
 
         def seen() -> None:
-            idle.reschedule(loop.time() + idle_seconds)
+            if idle_seconds is not None:
+                idle.reschedule(loop.time() + idle_seconds)
 
         running = [ways.begin(_pass(*way, seen)) for way in (one, other)]
         try:

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from api.shape.failures import failed
-from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.serving.failures import failed
+from orchestrator.ground.serving.problems import document
 
 _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",
@@ -32,9 +32,9 @@ def describe(error: Exception) -> PaddockError:
     return failed(error)
 
 
-def problem(error: PaddockError, request_id: str) -> web.Response:
-    """The response that carries the problem document."""
-    body = document(error, request_id)
+def problem(error: PaddockError, request_id: str, status: HTTPStatus | None = None) -> web.Response:
+    """The response that carries the problem document; `status` instead of its code's."""
+    body = document(error, request_id, status)
     headers = {}
     if body["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="paddock"'

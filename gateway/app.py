@@ -1,0 +1,135 @@
+"""The applications of a gateway: the API's, and that of sessions' ports, on an address of its own.
+
+Both answer every failure with a problem document, also in the place of a node.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from gateway.access import MEASURERS, authorize
+from gateway.dispatch import KIND, Dispatch
+from gateway.errors import status_of
+from gateway.faces.routes import Faces
+from gateway.open import Gateway
+from orchestrator.ground.metrics import CONTENT_TYPE
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.errors import describe, problem
+
+# As in proxies: the client closed the connection before the answer.
+_CLIENT_GONE = 499
+_OWN = "own"
+_MOST_LOGGED = 128
+# Of what a gateway answers itself, as a node would.
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Server": "paddock",
+    "Cache-Control": "no-store",
+}
+
+access_log = logging.getLogger("paddock.access")
+
+
+def create_app(
+    gateway: Gateway, dispatch: Dispatch | None = None, faces: Faces | None = None
+) -> web.Application:
+    """The API of all nodes. It must be served with `handler_cancellation`.
+
+    `faces` are what it answers for all nodes; None: nothing.
+    """
+    app = web.Application(middlewares=[_observed(gateway)])
+    own = _Own(gateway)
+    app.router.add_get("/healthz", own.healthz)
+    app.router.add_get("/readyz", own.readyz)
+    app.router.add_get("/metrics", own.metrics)
+    if faces is not None:
+        faces.add_to(app)
+    app.router.add_route("*", "/{path:.*}", (dispatch or Dispatch(gateway)).api)
+    return app
+
+
+def create_preview_app(gateway: Gateway) -> web.Application:
+    """Ports of the sessions of all nodes."""
+    app = web.Application(middlewares=[_observed(gateway)])
+    app.router.add_route("*", "/{path:.*}", Dispatch(gateway).previews)
+    return app
+
+
+class _Own:
+    """What a gateway says of itself."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """It runs."""
+        request[KIND] = _OWN
+        return web.json_response({"status": "ok"})
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """Whether requests can be answered: a node must be alive; the database may be away."""
+        request[KIND] = _OWN
+        members = self._gateway.members
+        alive = sum(each.alive for each in members.all)
+        status = "ready" if alive else "unavailable"
+        checks = {"nodes": f"{alive} alive", "database": members.trouble or "ok"}
+        return web.json_response({"status": status, "checks": checks}, status=200 if alive else 503)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """For a key that may read them."""
+        request[KIND] = _OWN
+        authorize(self._gateway.keys, request, MEASURERS)
+        return web.Response(
+            body=self._gateway.metrics.text().encode(), headers={"Content-Type": CONTENT_TYPE}
+        )
+
+
+def _observed(gateway: Gateway) -> Middleware:
+    """Answers failures, counts and logs."""
+
+    @web.middleware
+    async def observed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        status = _CLIENT_GONE
+        try:
+            response = await _guarded(request, handler)
+            status = response.status
+            return response
+        finally:
+            seconds = time.perf_counter() - started
+            kind = request.get(KIND, "refused")
+            gateway.metrics.answered(kind, status, seconds)
+            if access_log.isEnabledFor(logging.INFO):
+                fields = {
+                    "method": request.method[:_MOST_LOGGED],
+                    "kind": kind,
+                    "status": status,
+                    "duration_ms": round(seconds * 1000, 3),
+                }
+                access_log.info("request", extra=fields)
+
+    return observed
+
+
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - nothing else may reach a client
+        begun: web.StreamResponse | None = request.get(stream.STREAM)
+        if begun is None:
+            failure = describe(error)
+            request_id = secrets.token_hex(8)
+            answer = problem(failure, request_id, status_of(failure))
+            answer.headers.update(_HEADERS | {"X-Request-Id": request_id})
+            return answer
+        # Only a broken connection can show that the answer is incomplete.
+        if not isinstance(error, ConnectionError | TimeoutError):
+            describe(error)
+        stream.abort(request)
+        return begun

@@ -1,0 +1,36 @@
+"""Errors of a gateway, besides the domain's."""
+
+from http import HTTPStatus
+
+from orchestrator.ground.errors import NodeUnavailableError, PaddockError
+
+RETRY_SECONDS = 2
+
+
+class NodeLostError(NodeUnavailableError):
+    """The machine went away after the request was sent: its record has the outcome."""
+
+
+def unavailable(name: str) -> NodeUnavailableError:
+    """What is said about a node that can't be reached."""
+    return NodeUnavailableError(
+        f"the node {name}, where this is, does not answer: try again; what runs there may go on",
+        node=name,
+        retry_after=RETRY_SECONDS,
+    )
+
+
+def lost(name: str) -> NodeLostError:
+    """What is said about a node that was lost before it answered."""
+    return NodeLostError(
+        f"the node {name} went away after the request was sent: the session's record says whether "
+        "it was carried out",
+        node=name,
+    )
+
+
+def status_of(error: PaddockError) -> HTTPStatus | None:
+    """The status of a gateway's own error; None: as the domain's table has it."""
+    if isinstance(error, NodeLostError):
+        return HTTPStatus.BAD_GATEWAY
+    return None

@@ -1,0 +1,43 @@
+"""Which headers of requests and answers are passed on. Pure functions.
+
+Credentials, `Host` and `Origin` go through: the node decides by them. What says who the client is
+comes from the gateway alone.
+"""
+
+from orchestrator.ground.errors import MisdirectedRequestError, ValidationError
+from orchestrator.ground.serving.headers import HOP_BY_HOP, Headers, declared, sendable, values
+
+# The length of a body is passed with the body. `Expect` has been answered here.
+_OURS = frozenset({"content-length", "expect", "forwarded", "x-real-ip"})
+_FORWARDED = "x-forwarded-"
+# They can't be declared to be for this hop only, since the node decides by them.
+_ALWAYS = frozenset({"host", "authorization", "origin", "cookie", "content-type"})
+
+
+def for_node(headers: Headers, client: str, scheme: str) -> list[tuple[str, str]]:
+    """A request's headers for the node. `client` is the address of who has sent it here.
+
+    Raises: MisdirectedRequestError without exactly one `Host`; ValidationError for a value that is
+    no text.
+    """
+    if len(values(headers, "Host")) != 1:
+        raise MisdirectedRequestError("a request must have exactly one Host header")
+    left_out = HOP_BY_HOP | _OURS | (declared(headers) - _ALWAYS)
+    passed = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower in left_out or lower.startswith(_FORWARDED):
+            continue
+        if not sendable(value):
+            raise ValidationError("a header must be text in UTF-8", field=name)
+        passed.append((name, value))
+    passed += [("X-Forwarded-For", client), ("X-Forwarded-Proto", scheme)]
+    return passed
+
+
+def for_client(headers: Headers) -> list[tuple[str, str]]:
+    """An answer's headers for the client."""
+    left_out = HOP_BY_HOP | declared(headers)
+    return [
+        (name, value) for name, value in headers if name.lower() not in left_out and sendable(value)
+    ]

@@ -1,0 +1,161 @@
+"""The nodes of the cluster as this gateway knows them: followed, and given up when lost."""
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+
+from aiohttp import ClientSession
+
+from gateway.errors import unavailable
+from gateway.upstream import client_of
+from orchestrator.cluster.directory import Directory, Node
+from orchestrator.cluster.tls import Face
+from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.task_scope import InUse
+
+# How often the database is asked. A lease holds for 15 s and is renewed every 3 s.
+EVERY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Member:
+    """One node in one of its lives: another epoch, or another address, is another member."""
+
+    def __init__(self, node: Node, contexts: "Contexts") -> None:
+        self.node = node
+        self.exchanges = InUse()
+        self._contexts = contexts
+        self._clients: dict[Face, ClientSession] = {}
+        self._gone = False
+        # Few: they are the errors of sockets and certificates.
+        self._complained: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """Its name, which its certificate has, too."""
+        return self.node.name
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, without a slash at the end."""
+        return self.node.report.url.rstrip("/")
+
+    @property
+    def alive(self) -> bool:
+        """Whether its lease holds, as far as is known."""
+        return self.node.alive and not self._gone
+
+    def is_same(self, node: Node) -> bool:
+        """Whether it is the node in the same life."""
+        ours, theirs = self.node.report, node.report
+        return (ours.name, ours.epoch, ours.url) == (theirs.name, theirs.epoch, theirs.url)
+
+    def take(self, node: Node) -> None:
+        """Takes what is newly known. The end of its lease ends every exchange with it."""
+        if self.node.alive and not node.alive:
+            log.warning("the node %s does not renew its lease", self.name)
+            self.exchanges.cut()
+        self.node = node
+
+    def client(self, face: Face) -> ClientSession:
+        """The connections to one of its applications. Raises: NodeUnavailableError."""
+        if self._gone:
+            raise unavailable(self.name)
+        found = self._clients.get(face)
+        if found is None:
+            found = self._clients[face] = client_of(self.name, self._contexts(face))
+        return found
+
+    def complain(self, reason: str) -> None:
+        """Says once in the log why the node can't be reached."""
+        if reason not in self._complained:
+            self._complained.add(reason)
+            log.warning("the node %s can't be reached at %s: %s", self.name, self.url, reason)
+
+    def answered(self) -> None:
+        """It can be reached (again)."""
+        self._complained.clear()
+
+    async def close(self) -> None:
+        """Ends every exchange with it, and closes the connections."""
+        self._gone = True
+        self.exchanges.cut()
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+
+
+# The TLS of connections to nodes; None: without, which only tests have.
+Contexts = Callable[[Face], ssl.SSLContext | None]
+
+
+class Members:
+    """Follows the nodes. While the database is away, what was known last is still valid."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        contexts: Contexts,
+        told: Callable[[Sequence[Node]], None] = lambda nodes: None,
+    ) -> None:
+        """`told` gets the nodes whenever the database has said which they are."""
+        self._directory = directory
+        self._contexts = contexts
+        self._told = told
+        self._members: dict[str, Member] = {}
+        self._chance = random.Random()  # noqa: S311 - nothing secret depends on it
+        # Why the database can't be asked; None: it could, the last time.
+        self.trouble: str | None = "the cluster's database has not been asked yet"
+
+    @property
+    def all(self) -> Iterable[Member]:
+        """All of them, dead ones included."""
+        return self._members.values()
+
+    def named(self, name: str) -> Member | None:
+        """The node of that name; None: the cluster has none."""
+        return self._members.get(name)
+
+    def any(self) -> Member | None:
+        """One that answers, for what all nodes answer alike; None: there is none."""
+        alive = [each for each in self._members.values() if each.alive]
+        ready = [each for each in alive if each.node.takes_sessions]
+        return self._chance.choice(ready or alive) if alive else None
+
+    async def follow(self) -> None:
+        """Asks the database again and again, until it is cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def refresh(self) -> None:
+        """Asks the database once. What it says of lost nodes ends their exchanges."""
+        try:
+            nodes = await self._directory.nodes()
+        except ClusterUnavailableError as error:
+            if self.trouble is None:
+                log.warning("the nodes of the cluster can't be asked for: %s", error.detail)
+            self.trouble = error.detail
+            return
+        self.trouble = None
+        before, self._members = self._members, {}
+        for node in nodes:
+            known = before.get(node.name)
+            if known is not None and known.is_same(node):
+                del before[node.name]
+                known.take(node)
+            else:
+                known = Member(node, self._contexts)
+            self._members[node.name] = known
+        for member in before.values():
+            log.warning("the node %s of epoch %d is gone", member.name, member.node.report.epoch)
+            await member.close()
+        self._told(nodes)
+
+    async def close(self) -> None:
+        """Closes the connections to all of them."""
+        for member in self._members.values():
+            await member.close()

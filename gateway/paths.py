@@ -1,0 +1,121 @@
+"""What a request is for, by its method and its target alone. Pure.
+
+A node reads the path again by its own rules, and decides by them. An id that is read differently
+here leads to a node that does not know it, and to nothing else.
+"""
+
+import re
+from enum import Enum, auto
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from paddock.contract.words import ID_PATTERN
+
+_ID = re.compile(ID_PATTERN, re.ASCII)
+_TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
+# The header in which E2B's clients name their sandbox, and what older ones append to its id.
+E2B_HEADER = "E2b-Sandbox-Id"
+_E2B_ENDING = "-paddock"
+_MOST_PARTS = 6
+# What each node has of its own, until the cluster's database has it for all of them.
+_OF_EACH_NODE = frozenset(
+    {
+        *("memory", "secrets", "hooks", "volumes", "snapshots", "keys", "usage"),
+        *("events", "audit", "approvals"),
+    }
+)
+
+
+class Kind(Enum):
+    """Where a request goes."""
+
+    SESSION = auto()  # to the node of the session
+    ENSURE = auto()  # the same, or to a new session's node
+    CREATE = auto()  # to a new session's node; the body is read to choose it
+    STREAM = auto()  # the same, but the body is not read
+    BODY = auto()  # to the node of the session that the body names
+    ANY = auto()  # to any node: all of them answer alike
+    NONE = auto()  # nowhere: each node would answer for itself
+
+
+class Aim(NamedTuple):
+    """Where a request goes; `session_id` is known for SESSION and ENSURE.
+
+    `member` is the member of the body that names the session of BODY.
+    """
+
+    kind: Kind
+    session_id: str = ""
+    member: str = ""
+
+
+_ANY, _NONE = Aim(Kind.ANY), Aim(Kind.NONE)
+
+
+def is_target(raw_path: str) -> bool:
+    """Whether it is the target of a request to a server: a path, in visible ASCII."""
+    return _TARGET.fullmatch(raw_path) is not None
+
+
+def plain_e2b_id(sandbox_id: str) -> str:
+    """A sandbox's id as its session has it, without what older SDKs of E2B append."""
+    return sandbox_id.removesuffix(_E2B_ENDING)
+
+
+def aim_of(method: str, raw_path: str, sandbox: str | None = None) -> Aim:
+    """Where a request to the API goes. `sandbox` is the value of E2B's header.
+
+    `raw_path` is as it was sent, with its query.
+    """
+    path = raw_path.partition("?")[0]
+    parts = path.split("/", _MOST_PARTS)[1:]
+    if parts[0] == "api":
+        return _of_api(method, parts[1:])
+    if parts[0] == "compat" and len(parts) > 1:
+        if parts[1] == "e2b":
+            return _of_e2b(method, parts[2:], sandbox)
+        return _of_session(parts[2] if len(parts) > 2 else "")
+    # Signed paths of E2B have nothing before them.
+    return _ANY if sandbox is None else _of_session(plain_e2b_id(sandbox))
+
+
+def _of_api(method: str, parts: list[str]) -> Aim:
+    match parts:
+        case ["sessions"]:
+            return Aim(Kind.CREATE) if method == "POST" else _NONE
+        case ["sessions", "restore"] if method == "POST":
+            return Aim(Kind.STREAM)
+        case ["sessions", session_id]:
+            found = _of_session(session_id)
+            ensures = method == "PUT" and found.kind is Kind.SESSION
+            return found._replace(kind=Kind.ENSURE) if ensures else found
+        case ["sessions", session_id, *_]:
+            return _of_session(session_id)
+        case ["tickets"] if method == "POST":
+            return Aim(Kind.BODY, member="session_id")
+        case ["policies", "explain"] if method == "POST":
+            return Aim(Kind.BODY, member="session")
+        case ["templates", _, "build"]:
+            return _NONE
+        case [name, *_] if name in _OF_EACH_NODE:
+            return _NONE
+    return _ANY
+
+
+def _of_e2b(method: str, parts: list[str], sandbox: str | None) -> Aim:
+    if parts[:1] == ["v2"]:
+        parts = parts[1:]
+    match parts:
+        case ["sandboxes"]:
+            return Aim(Kind.STREAM) if method == "POST" else _NONE
+        case ["sandboxes", session_id, *_]:
+            return _of_session(plain_e2b_id(session_id))
+    if sandbox is not None:
+        return _of_session(plain_e2b_id(sandbox))
+    return _NONE
+
+
+def _of_session(text: str) -> Aim:
+    """Any node says what is wrong with what is no id."""
+    session_id = unquote(text)
+    return Aim(Kind.SESSION, session_id) if _ID.fullmatch(session_id) else _ANY

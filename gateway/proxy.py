@@ -1,0 +1,191 @@
+"""Passes a request to a node and its answer back, as they come, and never more than a little ahead.
+
+Who does not read holds the other side back. What breaks is seen as broken: the connection to the
+client is reset, and no answer ends that has not ended.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import NamedTuple
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ConnectionTimeoutError,
+    hdrs,
+    web,
+)
+from yarl import URL
+
+from gateway.errors import lost, unavailable
+from gateway.headers import for_client, for_node
+from gateway.members import Member
+from orchestrator.cluster.tls import Face
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.websocket import (
+    is_accepted,
+    is_websocket,
+    pass_websocket,
+    upgrade,
+)
+
+# A client that sends nothing of its body for so long is disconnected, as by a node.
+_BODY_IDLE_SECONDS = 300.0
+# Smaller bodies are read whole: they cost less so.
+_SMALL_BYTES = 32 * 1024
+# A problem document is small; longer answers are none.
+_MOST_PROBLEM = 16 * 1024
+
+
+class Refusal(NamedTuple):
+    """An answer that was not passed on; `code` is the problem document's."""
+
+    status: int
+    code: str
+
+
+class Exchange:
+    """One request to one node. `body`: it has been read already; None: it is passed as it comes."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        member: Member,
+        face: Face = Face.API,
+        body: bytes | None = None,
+    ) -> None:
+        self._request = request
+        self._member = member
+        self._face = face
+        self._body = body
+        self._arrived_badly = False
+
+    async def answer(self, refusals: frozenset[int] = frozenset()) -> web.StreamResponse | Refusal:
+        """The node's answer, passed on unless its status is one of `refusals`.
+
+        Raises: NodeUnavailableError if nothing was sent, NodeLostError if it was; ValidationError
+        if the body does not arrive whole; ConnectionError if it breaks later.
+        """
+        task = asyncio.current_task()
+        with self._member.exchanges.by_this_task():
+            try:
+                return await self._answered(refusals)
+            except asyncio.CancelledError:
+                if self._member.alive or task is None:
+                    raise  # the client has gone
+                task.uncancel()
+                raise self._broken() from None
+            except (ClientConnectorError, ConnectionTimeoutError) as error:
+                self._member.complain(_plain(error))
+                raise unavailable(self._member.name) from None
+            except (ClientError, TimeoutError):
+                raise self._broken() from None
+
+    def _broken(self) -> Exception:
+        """What has happened to a request that was sent."""
+        if self._request.get(stream.STREAM) is not None:
+            return ConnectionResetError("the node's answer ended early")
+        if self._arrived_badly:
+            return ValidationError("the body did not arrive whole")
+        return lost(self._member.name)
+
+    async def _answered(self, refusals: frozenset[int]) -> web.StreamResponse | Refusal:
+        request = self._request
+        sent = [*request.headers.items()]
+        headers = for_node(sent, request.remote or "", request.scheme)
+        body: bytes | AsyncIterator[bytes] | None = self._body
+        if is_websocket(request):
+            headers = [pair for pair in headers if not pair[0].lower().startswith("sec-websocket-")]
+            headers += upgrade(request)
+        elif body is None and request.can_read_body:
+            body = await self._small_body()
+            if body is None:
+                body = self._pieces()
+                if request.content_length is not None:
+                    headers.append((hdrs.CONTENT_LENGTH, str(request.content_length)))
+        asked = self._member.client(self._face).request(
+            request.method,
+            URL(self._member.url + request.raw_path, encoded=True),
+            headers=headers,
+            data=body,
+            allow_redirects=False,
+            server_hostname=self._member.name if self._member.url.startswith("https") else None,
+        )
+        async with asked as answer:
+            self._member.answered()
+            if answer.status in refusals:
+                return Refusal(answer.status, await _code(answer))
+            if is_accepted(request, answer):
+                return await pass_websocket(request, answer, [], None)
+            if answer.status < HTTPStatus.OK:
+                raise ClientError("the node changes the protocol")
+            return await self._passed(answer)
+
+    async def _passed(self, answer: ClientResponse) -> web.StreamResponse:
+        request = self._request
+        headers = for_client([*answer.headers.items()])
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        await stream.begin(request, response)
+        async for piece in answer.content.iter_any():
+            await stream.write(request, response, piece)
+        await stream.within_time(request, response.write_eof())
+        return response
+
+    async def _small_body(self) -> bytes | None:
+        """The body, if it says that it is small."""
+        length = self._request.content_length
+        if length is None or length > _SMALL_BYTES:
+            return None
+        return await read_body(self._request, _SMALL_BYTES)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            while piece := await _piece(self._request):
+                yield piece
+        except (web.RequestPayloadError, ValidationError):
+            self._arrived_badly = True
+            raise
+
+
+async def read_body(request: web.Request, most: int) -> bytes | None:
+    """The whole body; None: it is longer than that. Raises: ValidationError."""
+    pieces, size = [], 0
+    try:
+        while piece := await _piece(request):
+            size += len(piece)
+            if size > most:
+                return None
+            pieces.append(piece)
+    except web.RequestPayloadError:
+        raise ValidationError("the body did not arrive whole") from None
+    return b"".join(pieces)
+
+
+async def _piece(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_IDLE_SECONDS):
+            return await request.content.readany()
+    except TimeoutError:
+        raise ValidationError("the body did not arrive in time") from None
+
+
+async def _code(answer: ClientResponse) -> str:
+    """The code of a problem document; empty if it is none."""
+    try:
+        found = json.loads(await answer.content.read(_MOST_PROBLEM))
+    except ValueError:
+        return ""
+    code = found.get("code") if isinstance(found, dict) else None
+    return code if isinstance(code, str) else ""
+
+
+def _plain(error: ClientError) -> str:
+    """Why there is no connection, without what aiohttp says around it."""
+    if isinstance(error, ConnectionTimeoutError):
+        return "it does not answer"
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    return getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)

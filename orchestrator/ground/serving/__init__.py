@@ -1,0 +1,1 @@
+"""What every server of HTTP needs: streams that break, sockets passed on, documents of errors."""

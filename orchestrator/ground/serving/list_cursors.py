@@ -15,7 +15,9 @@ def encode_cursor(position: tuple[str, str]) -> str:
 def decode_cursor(cursor: str) -> tuple[str, str]:
     """The position of a text. Raises: ValidationError."""
     try:
-        created_at, key = base64.urlsafe_b64decode(cursor[: _MOST_CHARACTERS + 1]).decode().split(" ")
+        created_at, key = (
+            base64.urlsafe_b64decode(cursor[: _MOST_CHARACTERS + 1]).decode().split(" ")
+        )
     except ValueError:
         raise ValidationError("cursor is not valid", field="cursor") from None
     return created_at, key

@@ -1,6 +1,9 @@
 """What the process may do: nothing. It has no more rights than any client's program."""
 
 import ctypes
+
+# Loaded by its name at the first connection over TLS, when root's Python may be out of reach.
+import encodings.idna  # noqa: F401
 import os
 
 from orchestrator.ground.config_error import ConfigError

@@ -47,6 +47,8 @@ def node_settings(layout: Layout, record: Record, database: Database, name: str)
     return {
         **_access(database, database.password_file),
         "PADDOCK_NODE": name,
+        # Gateways pass on what clients have called them.
+        "PADDOCK_ALLOWED_HOSTS": "127.0.0.1,localhost",
         "PADDOCK_NODE_LISTEN": f"{address}:{NODE_TLS_PORT}",
         "PADDOCK_NODE_URL": f"https://{address}:{NODE_TLS_PORT}",
         **_certified(layout, "NODE", name),

@@ -84,9 +84,9 @@ class Cluster:
         ClusterError, DatabaseError.
         """
         check(nodes, gateways, self.layout)
+        image_id = images.id_of(image)
         with self.alone():
             self._record(Record("", nodes, image, gateways, port))
-            image_id = images.id_of(image)
             machines = [node.machine for node in self.nodes()]
             starts = [partial(_start_machine, machine, image_id, report) for machine in machines]
             images.at_once([partial(self._start_database, report), *starts])

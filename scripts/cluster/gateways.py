@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -12,10 +13,12 @@ from pathlib import Path
 import psutil
 
 from scripts.cluster.layout import ClusterError, Layout
+from scripts.cluster.machines import ROOT
 from scripts.cluster.nodes import without_settings
 from scripts.cluster.signals import STOP_SECONDS, Signalled
 
 _COMMAND = [sys.executable, "-m", "paddock", "gateway"]
+_SCRIPT = Path(__file__).with_name("gateway.sh")
 _SECONDS = 300
 _ANSWER_SECONDS = 5
 
@@ -58,8 +61,8 @@ class Gateway(Signalled):
             with self.log.open("ab") as log:
                 # It outlives this process, and is nobody's child.
                 subprocess.run(
-                    ["setsid", "--fork", *_COMMAND],
-                    cwd=self._directory,
+                    [*("setsid", "--fork", *_start(self.layout, self._directory)), *_COMMAND],
+                    cwd="/",
                     env=environment | {"PADDOCK_GATEWAY_PORT": str(self.port)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -97,26 +100,45 @@ class Gateway(Signalled):
             connection.close()
 
 
+def _start(layout: Layout, directory: Path) -> list[str]:
+    """The start of a gateway's command: its user reads what it needs, whosever home that is in."""
+    loaded = [Path(sys.base_prefix).resolve(), ROOT.resolve()]
+    closed = next((each for each in map(_closed, loaded) if each is not None), None)
+    # What root reads before it becomes that user.
+    needed = [*loaded, layout.directory]
+    inside = [] if closed is None else [str(each) for each in needed if each.is_relative_to(closed)]
+    script = [str(_SCRIPT), str(directory), "" if closed is None else str(closed), *inside, "--"]
+    return ["unshare", "--mount", "--propagation", "private", "bash", *script]
+
+
+def _closed(path: Path) -> Path | None:
+    """The uppermost directory on the way to a path that other users can't enter."""
+    way = [*reversed(path.parents), path]
+    return next((each for each in way if not each.stat().st_mode & stat.S_IXOTH), None)
+
+
 def processes(directory: Path) -> list[psutil.Process]:
-    """The processes of gateways that work in this directory or below it."""
+    """The processes of gateways in this directory or below it, also those that are starting."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.cmdline()[-3:] != _COMMAND[1:]:
+            words = process.cmdline()
+            if words[-3:] != _COMMAND[1:]:
                 continue
-            if Path(process.cwd().removesuffix(" (deleted)")).is_relative_to(directory):
+            # The script that starts one is told its directory; the gateway works in it.
+            at = words[words.index(str(_SCRIPT)) + 1] if str(_SCRIPT) in words else process.cwd()
+            if Path(at.removesuffix(" (deleted)")).is_relative_to(directory):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
 
 
-def give_password(layout: Layout, password_file: Path, user: int) -> Path:
+def give_password(layout: Layout, password_file: Path, user: int) -> None:
     """Copies the database's password to a file that only this user can read. Raises: OSError."""
-    layout.gateways.mkdir(parents=True, exist_ok=True)
-    copy = layout.gateways / "password"
-    descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    new = layout.gateway_password.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(password_file.read_text())
         os.fchown(file.fileno(), user, user)
-    return copy
+    new.replace(layout.gateway_password)

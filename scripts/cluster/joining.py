@@ -57,8 +57,10 @@ def node_settings(layout: Layout, record: Record, database: Database, name: str)
 
 def gateway_settings(layout: Layout, database: Database) -> dict[str, str]:
     """What a gateway needs, but for its port."""
-    password_file = layout.gateways / "password"
-    return {**_access(database, password_file), **_certified(layout, "GATEWAY", "gateway")}
+    return {
+        **_access(database, layout.gateway_password),
+        **_certified(layout, "GATEWAY", "gateway"),
+    }
 
 
 def _access(database: Database, password_file: Path) -> dict[str, str]:

@@ -62,6 +62,11 @@ class Layout:
         return self.directory / "gateways"
 
     @property
+    def gateway_password(self) -> Path:
+        """The database's password for gateways, where their user can read it."""
+        return self.database_directory / "gateways-password"
+
+    @property
     def certificates(self) -> Path:
         """The authority and the certificates of nodes and gateways, with their keys."""
         return self.directory / "certificates"

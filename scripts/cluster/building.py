@@ -27,6 +27,7 @@ from scripts.cluster.nodes import Node
 
 Report = Callable[[str], None]
 
+_LOCKS = Path("/run/paddock-clusters.lock")
 _NEEDED = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
@@ -114,8 +115,9 @@ class Cluster:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Other commands that change this cluster wait until the context ends."""
-        with Path(f"/run/paddock-cluster-{self.layout.key}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _LOCKS.open("a") as locks:
+            # A byte for each: a file for each would be left by every cluster that was removed.
+            fcntl.lockf(locks, fcntl.LOCK_EX, 1, int(self.layout.key, 16))
             yield
 
     def _record(self, wanted: Record) -> None:

@@ -21,7 +21,7 @@ from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.tls import Face, gateway_context, public_context
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
-from orchestrator.ground.private_memory import keep_memory_private
+from orchestrator.ground.serving.private_memory import keep_memory_private
 from orchestrator.ground.task_scope import TaskScope
 
 _KEEPALIVE_SECONDS = 75.0

@@ -28,13 +28,20 @@ class LogSettings(Protocol):
     """The settings of the log, of a control plane and of a gateway."""
 
     @property
-    def log_file(self) -> Path | None: ...
+    def log_file(self) -> Path | None:
+        """The file instead of standard output."""
+
     @property
-    def log_format(self) -> str | None: ...
+    def log_format(self) -> str | None:
+        """json or console; None: by whether it is a terminal."""
+
     @property
-    def log_level(self) -> str: ...
+    def log_level(self) -> str:
+        """The lowest level that is logged."""
+
     @property
-    def admin_key(self) -> SecretStr | None: ...
+    def admin_key(self) -> SecretStr | None:
+        """A secret that is cut out of every line."""
 
 
 @contextmanager

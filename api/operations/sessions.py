@@ -8,7 +8,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
 from api.shape.spread import spread
 from api.views import sessions as views
-from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
+from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.serving.list_cursors import decode_cursor, encode_cursor
 from orchestrator.operate.templates.templates import Templates
@@ -30,6 +30,7 @@ from sandbox_agent.decide.redaction import Redactor
 _TAG = "Sessions"
 CREATING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
+    "cluster_unavailable",
     *("sandbox_unavailable", "not_found"),
 )
 _NEW = {

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from gateway.errors import RETRY_SECONDS, NodeUnavailableError
+from gateway.errors import RETRY_SECONDS
 from gateway.faces.asking import (
     Answer,
     Asking,
@@ -13,6 +13,7 @@ from gateway.faces.asking import (
     read_answer,
 )
 from gateway.members import Member, Members
+from orchestrator.ground.errors import NodeUnavailableError
 
 _PATH = "/api/approvals/"
 

@@ -4,6 +4,7 @@ from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, method
 from paddock.client.requests import segment
 from paddock.contract.cluster import Node
+from paddock.contract.node_report import NodeReport
 
 _NODES = "/api/nodes"
 
@@ -18,6 +19,11 @@ class Nodes(Face[F]):
     async def list(self) -> tuple[Node, ...]:
         """All nodes by name, silent ones included."""
         return read_items(Node, await self._api.json("GET", _NODES))
+
+    @method
+    async def report(self) -> NodeReport:
+        """What the machine that answers says of itself; one machine does so, too."""
+        return read(NodeReport, await self._api.json("GET", "/api/node"))
 
     @method
     async def drain(self, name: str) -> Node:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -12,24 +11,27 @@ from images.recipes import SANDBOX
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.database import DatabaseError
+from scripts.cluster.gateways import Gateway
 from scripts.cluster.images import CACHE
-from scripts.cluster.layout import DATABASE, ClusterError, Layout
+from scripts.cluster.layout import DATABASE, GATEWAY_PORT, ClusterError, Layout
 from scripts.cluster.machines import ROOT, within
+from scripts.cluster.nodes import Node
 from scripts.cluster.removal import end_machines
 
 _DIRECTORY = ROOT / ".cluster"
-_SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 _PLUGS = {"cut": network.cut, "heal": network.heal}
-_OF_ONE = {
-    "start": "start its control plane, and wait until it is ready",
-    "stop": "stop its control plane; its sandboxes keep running",
-    "kill": "end its control plane with SIGKILL",
-    "pause": "stop it where it is with SIGSTOP",
-    "resume": "let it go on",
-    "cut": "unplug it: nothing that is sent arrives, and nobody is told",
-    "heal": "plug it in again",
-    "lose": "end its machine with everything on it; `up` starts it again",
-    "enter": "run a command on its machine: enter NODE COMMAND…",
+# By the kind of part that they are for.
+_ANY, _NODE, _PLUGGED = "node1, gateway1, database, …", "node1, …", "node1, database, …"
+_COMMANDS = {
+    "start": (_ANY, "start it, and wait until it is ready; a node's control plane"),
+    "stop": (_ANY, "stop it cleanly; a node's sandboxes keep running"),
+    "kill": (_ANY, "end it with SIGKILL; a node's sandboxes keep running"),
+    "pause": (_ANY, "stop it where it is, with SIGSTOP"),
+    "resume": (_ANY, "let it go on"),
+    "cut": (_PLUGGED, "unplug it: nothing that is sent arrives, and nobody is told"),
+    "heal": (_PLUGGED, "plug it in again"),
+    "lose": (_NODE, "end a node's machine with everything on it; `up` starts it again"),
+    "enter": (_NODE, "run a command on a node's machine, or a shell"),
 }
 
 
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     cluster = Cluster(Layout(options.directory.resolve()))
     try:
         if options.command == "up":
-            cluster.up(options.nodes, options.image, step)
+            cluster.up(options.nodes, options.image, step, options.gateways, options.port)
             _print_where(cluster)
         elif options.command == "postgres":
             cluster.postgres(step)
@@ -52,9 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
                 shutil.rmtree(CACHE, ignore_errors=True)
             step(f"nothing is left of the cluster in {_shown(cluster.layout.directory)}")
         elif options.command == "enter":
-            return _enter(cluster, options.node, options.words)
+            return _enter(cluster, options.part, options.words)
         else:
-            _change(cluster, options.command, options.node)
+            _change(cluster, options.command, options.part)
     except (ClusterError, DatabaseError) as error:
         failure(str(error))
         return 1
@@ -65,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.cluster",
         description="A cluster on this machine, for development and tests: each node has a machine "
-        "of namespaces with an engine of its own; they share a PostgreSQL. Needs root.",
+        "of namespaces with an engine of its own; with a PostgreSQL and gateways. Needs root.",
     )
     parser.add_argument(
         *("--directory", "-C"),
@@ -79,23 +81,19 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--image", default=SANDBOX.image, help="of sandboxes (default: %(default)s)"
     )
+    command.add_argument("--gateways", type=int, default=2, help="how many (default: 2)")
+    port = "of the first gateway; the others have the next ones (default: %(default)s)"
+    command.add_argument("--port", type=int, default=GATEWAY_PORT, help=port)
     commands.add_parser("postgres", help="start the database alone")
     commands.add_parser("where", help="print the URLs, and where the keys are")
     command = commands.add_parser("down", help="end and remove all of it, whatever its state")
     command.add_argument("--images", action="store_true", help=f"also the cache in {CACHE}")
-    for name, text in _OF_ONE.items():
+    for name, (parts, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text)
-        command.add_argument(
-            "node", help="node1, node2, …, or database" if _both(name) else "node1, …"
-        )
+        command.add_argument("part", metavar="PART", help=parts)
         if name == "enter":
             command.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     return parser
-
-
-def _both(command: str) -> bool:
-    """Whether the command is for the database, too."""
-    return command not in ("lose", "enter")
 
 
 def _change(cluster: Cluster, command: str, name: str) -> None:
@@ -103,16 +101,10 @@ def _change(cluster: Cluster, command: str, name: str) -> None:
         if name != DATABASE:
             cluster.node(name)
         _PLUGS[command](cluster.layout, name)
-    elif name == DATABASE and _both(command):
-        getattr(cluster.database, command)()
-    elif command in _SIGNALS:
-        cluster.node(name).signal(_SIGNALS[command])
     elif command == "lose":
         end_machines(cluster.layout, cluster.node(name).machine.directory)
-    elif command == "start":
-        cluster.node(name).start()
     else:
-        cluster.node(name).stop()
+        getattr(cluster.part(name), command)()
     step(f"{name}: {command}: done")
 
 
@@ -125,11 +117,13 @@ def _enter(cluster: Cluster, name: str, words: list[str]) -> int:
 
 
 def _print_where(cluster: Cluster) -> None:
-    for node in cluster.nodes():
-        state = "" if node.process() is not None else " (does not run)"
-        step(f"{node.machine.name} on {node.url}{state}")
-    step(f"admin key in {_shown(cluster.layout.admin_key)}")
+    parts: list[Node | Gateway] = [*cluster.nodes(), *cluster.gateways()]
+    for part in parts:
+        state = "" if part.process() is not None else " (does not run)"
+        step(f"{part.name} on {part.url}{state}")
     _print_database(cluster)
+    step(f"admin key in {_shown(cluster.layout.admin_key)}")
+    step("`make cluster-down` removes everything")
 
 
 def _print_database(cluster: Cluster) -> None:

@@ -1,22 +1,33 @@
-"""Makes a cluster and starts what of it does not run: network, database, machines, nodes."""
+"""Makes a cluster and starts what of it does not run: database, machines, nodes, gateways."""
 
 import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from scripts.cluster import images, network, removal
+from scripts.cluster import images, joining, network, removal
 from scripts.cluster.database import Database, programs
-from scripts.cluster.layout import DATABASE_PORT, MOST_NODES, ClusterError, Layout, Record
+from scripts.cluster.gateways import Gateway
+from scripts.cluster.layout import (
+    DATABASE,
+    DATABASE_PORT,
+    GATEWAY_PORT,
+    MOST_GATEWAYS,
+    MOST_NODES,
+    ClusterError,
+    Layout,
+    Record,
+)
 from scripts.cluster.machines import Machine
-from scripts.cluster.nodes import Node, make_admin_key
+from scripts.cluster.nodes import Node
 
 Report = Callable[[str], None]
 
+_LOCKS = Path("/run/paddock-clusters.lock")
 _NEEDED = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
@@ -42,37 +53,58 @@ class Cluster:
     def node(self, name: str) -> Node:
         """A node, running or not. Raises: ClusterError if there is none of that name."""
         record = self.layout.read()
-        settings = {"PADDOCK_IMAGE": record.image}
-        return Node(Machine(self.layout, name, record.address(name)), settings)
+        machine = Machine(self.layout, name, record.address(name))
+        settings = joining.node_settings(self.layout, record, self.database, name)
+        return Node(machine, {"PADDOCK_IMAGE": record.image, **settings})
 
     def nodes(self) -> list[Node]:
         """All nodes. Raises: ClusterError if there is no cluster."""
         return [self.node(name) for name in self.layout.read().names]
 
-    def up(self, nodes: int, image: str, report: Report) -> None:
+    def gateways(self) -> list[Gateway]:
+        """All gateways. Raises: ClusterError if there is no cluster."""
+        settings = joining.gateway_settings(self.layout, self.database)
+        ports = self.layout.read().ports
+        return [Gateway(self.layout, name, port, settings) for name, port in ports.items()]
+
+    def part(self, name: str) -> Node | Gateway | Database:
+        """What has this name. Raises: ClusterError if nothing has."""
+        if name == DATABASE:
+            return self.database
+        for gateway in self.gateways():
+            if gateway.name == name:
+                return gateway
+        return self.node(name)
+
+    def up(
+        self, nodes: int, image: str, report: Report, gateways: int = 2, port: int = GATEWAY_PORT
+    ) -> None:
         """Starts everything that does not run, and returns when it is ready.
 
-        With fewer `nodes` than there are, all of them start. Raises: ClusterError, DatabaseError.
+        `port` is the first gateway's. What there is more of than is asked for starts, too. Raises:
+        ClusterError, DatabaseError.
         """
-        check(nodes, self.layout)
+        check(nodes, gateways, self.layout)
+        image_id = images.id_of(image)
         with self.alone():
-            self._record(nodes, image)
-            network.make(self.layout, self.layout.read().network)
-            make_admin_key(self.node("node1").machine)
-            image_id = images.id_of(image)
+            self._record(Record("", nodes, image, gateways, port))
             machines = [node.machine for node in self.nodes()]
             starts = [partial(_start_machine, machine, image_id, report) for machine in machines]
             images.at_once([partial(self._start_database, report), *starts])
             images.give(image, image_id, machines)
             report(f"all engines have {image}")
-            images.at_once([partial(self._start_node, report, node) for node in self.nodes()])
+            joining.prepare(self.layout, self.layout.read(), self.database)
+            report("the database has the cluster's tables and keys")
+            images.at_once(partial(self._start_node, report, node) for node in self.nodes())
+            for gateway in self.gateways():
+                gateway.start()
+                report(f"{gateway.name} is ready on {gateway.url}")
 
     def postgres(self, report: Report) -> None:
         """Starts the database alone. Raises: ClusterError, DatabaseError."""
-        check(1, self.layout)
+        check(1, 0, self.layout)
         with self.alone():
-            self._record(0, "")
-            network.make(self.layout, self.layout.read().network)
+            self._record(Record("", 0, "", 0, GATEWAY_PORT))
             self._start_database(report)
 
     def down(self) -> None:
@@ -83,23 +115,23 @@ class Cluster:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Other commands that change this cluster wait until the context ends."""
-        with Path(f"/run/paddock-cluster-{self.layout.key}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _LOCKS.open("a") as locks:
+            # A byte for each: a file for each would be left by every cluster that was removed.
+            fcntl.lockf(locks, fcntl.LOCK_EX, 1, int(self.layout.key, 16))
             yield
 
-    def _record(self, nodes: int, image: str) -> None:
-        """Writes down, before anything is made, what there will be."""
+    def _record(self, wanted: Record) -> None:
+        """Writes down what there will be, before it is made, and makes the network."""
         self.layout.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         try:
-            known = self.layout.read()
+            record = self.layout.read().with_more(wanted)
         except ClusterError:
             with network.free_network() as free:
                 # With the network's own address on the host, nobody else chooses it.
                 network.make(self.layout, free)
-                self.layout.write(Record(free, nodes, image))
-        else:
-            most = max(known.nodes, nodes)
-            self.layout.write(Record(known.network, most, image or known.image))
+                record = replace(wanted, network=free)
+        self.layout.write(record)
+        network.make(self.layout, record.network)
 
     def _start_database(self, report: Report) -> None:
         database = self.database
@@ -114,8 +146,10 @@ class Cluster:
         report(f"{node.machine.name}: its control plane is ready on {node.url}")
 
 
-def check(nodes: int, layout: Layout) -> None:
+def check(nodes: int, gateways: int, layout: Layout) -> None:
     """Raises: ClusterError if this host can't have such a cluster, with what to do."""
+    if not 0 <= gateways <= MOST_GATEWAYS:
+        raise ClusterError(f"a cluster has at most {MOST_GATEWAYS} gateways here, not {gateways}")
     if not 1 <= nodes <= MOST_NODES:
         raise ClusterError(f"a cluster has 1 to {MOST_NODES} nodes, not {nodes}")
     if os.geteuid() != 0:

@@ -11,9 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 MOST_NODES = 20
+MOST_GATEWAYS = 9
 DATABASE = "database"
 DATABASE_PORT = 5432
 NODE_PORT = 8700
+NODE_TLS_PORT = 8790
+GATEWAY_PORT = 8760
 # The kernel's limit of the path of a socket, with the zero byte at its end.
 _SOCKET_PATH_BYTES = 108
 
@@ -54,8 +57,23 @@ class Layout:
         return Path(f"/var/lib/paddock-cluster-{self.key}")
 
     @property
+    def gateways(self) -> Path:
+        """Everything of the gateways."""
+        return self.directory / "gateways"
+
+    @property
+    def gateway_password(self) -> Path:
+        """The database's password for gateways, where their user can read it."""
+        return self.database_directory / "gateways-password"
+
+    @property
+    def certificates(self) -> Path:
+        """The authority and the certificates of nodes and gateways, with their keys."""
+        return self.directory / "certificates"
+
+    @property
     def admin_key(self) -> Path:
-        """The file with the key that is an admin on each node; mode 0600."""
+        """The file with the cluster's admin key; mode 0600."""
         return self.directory / "admin.key"
 
     def node_directory(self, name: str) -> Path:
@@ -80,7 +98,7 @@ class Layout:
                 f"there is no cluster in {self.directory}: `make cluster` makes one"
             ) from None
         members = json.loads(text)
-        return Record(members["network"], members["nodes"], members["image"])
+        return Record(**members)
 
     def write(self, record: "Record") -> None:
         """Replaces the record. Raises: OSError."""
@@ -94,17 +112,34 @@ class Record:
     """What of a cluster is chosen: the rest is derived from its directory.
 
     `network` is the first three numbers of its addresses, such as `198.18.7`; `image` is the one
-    that sandboxes have by default.
+    that sandboxes have by default; `port` is the first gateway's.
     """
 
     network: str
     nodes: int
     image: str
+    gateways: int
+    port: int
+
+    def with_more(self, wanted: "Record") -> "Record":
+        """The same cluster with at least as many nodes and gateways; these keep their ports."""
+        return Record(
+            self.network,
+            max(self.nodes, wanted.nodes),
+            wanted.image or self.image,
+            max(self.gateways, wanted.gateways),
+            self.port if self.gateways else wanted.port,
+        )
 
     @property
     def names(self) -> list[str]:
         """The nodes' names, from `node1` on."""
         return [f"node{number}" for number in range(1, self.nodes + 1)]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The gateways' names, from `gateway1` on, with their ports."""
+        return {f"gateway{index + 1}": self.port + index for index in range(self.gateways)}
 
     @property
     def host(self) -> str:

@@ -17,7 +17,7 @@ from scripts.cluster.layout import ClusterError, Layout
 
 # RFC 2544 keeps 198.18.0.0/15 for tests of networks: no network has these addresses.
 _NETWORKS = [f"198.{second}.{third}" for second in (18, 19) for third in range(256)]
-_LOCK = Path("/run/paddock-cluster.lock")
+_LOCK = Path("/run/paddock-cluster-networks.lock")
 _NAMESPACES = Path("/run/netns")
 _SECONDS = 60
 

@@ -1,8 +1,6 @@
 """Nodes: the control plane of each machine, as `scripts.service` starts and stops it there."""
 
 import os
-import secrets
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +10,20 @@ import psutil
 from scripts import service
 from scripts.cluster.layout import NODE_PORT, ClusterError
 from scripts.cluster.machines import Machine
+from scripts.cluster.signals import Signalled
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Signalled):
     """A machine's control plane; `settings` are added to those that every node needs."""
 
     machine: Machine
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`node1`, `node2`, …"""
+        return self.machine.name
 
     @property
     def url(self) -> str:
@@ -34,15 +38,6 @@ class Node:
         """Stops it cleanly; its sandboxes keep running. Raises: ClusterError."""
         self._service("stop", service.STOP_SECONDS)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal; SIGKILL leaves its sandboxes running. Raises: ClusterError."""
-        process = self.process()
-        if process is None:
-            raise ClusterError(f"no control plane runs on {self.machine.name}")
-        process.send_signal(number)
-        if number is signal.SIGKILL:
-            process.wait(service.STOP_SECONDS)
-
     def process(self) -> psutil.Process | None:
         """The control plane's process; None if there is none."""
         first = self.machine.first_process()
@@ -56,14 +51,11 @@ class Node:
 
     def environment(self) -> dict[str, str]:
         """The variables of its process: none of the caller's settings are in force there."""
-        kept = {name: each for name, each in os.environ.items() if not _is_setting(name)}
-        layout, name = self.machine.layout, self.machine.name
         return {
-            **kept,
+            **without_settings(),
             "PADDOCK_STATE_DIR": str(self.machine.directory / "state"),
             "PADDOCK_LISTEN": f"{self.machine.address}:{NODE_PORT}",
-            "PADDOCK_DOCKER_HOST": f"unix://{layout.socket(name)}",
-            "PADDOCK_ADMIN_KEY": layout.admin_key.read_text().strip(),
+            "PADDOCK_DOCKER_HOST": f"unix://{self.machine.layout.socket(self.name)}",
             # Their larger default images are not loaded.
             "PADDOCK_LEVEL_IMAGES": "{}",
             **self.settings,
@@ -77,13 +69,9 @@ class Node:
             raise ClusterError(f"{self.machine.name}: {last.removeprefix('error: ')}")
 
 
-def make_admin_key(machine: Machine) -> None:
-    """Makes the file with the cluster's admin key, unless it is there. Raises: OSError."""
-    path = machine.layout.admin_key
-    if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_urlsafe(32)}\n")
+def without_settings() -> dict[str, str]:
+    """The variables of this process that are no settings of Paddock or of an engine."""
+    return {name: each for name, each in os.environ.items() if not _is_setting(name)}
 
 
 def _is_setting(name: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator.host.workspace.mounts import mounts_under, unmount
-from scripts.cluster import network
+from scripts.cluster import gateways, network
 from scripts.cluster.database import Database
 from scripts.cluster.layout import ClusterError, Layout
 from scripts.cluster.machines import starting
@@ -28,6 +28,8 @@ def remove(layout: Layout) -> None:
 
     Raises: ClusterError naming what is still there.
     """
+    for process in gateways.processes(layout.gateways):
+        process.kill()
     end_machines(layout, layout.directory)
     Database(layout.database_directory, "", 0).remove()
     network.remove(layout)
@@ -68,7 +70,11 @@ def end_machines(layout: Layout, directory: Path) -> None:
 def left(layout: Layout) -> list[str]:
     """Everything of the cluster that exists, each in a few words."""
     directory, database = layout.directory, layout.database_directory
-    processes = starting(directory) + Database(database, "", 0).processes()
+    processes = [
+        *starting(directory),
+        *gateways.processes(layout.gateways),
+        *Database(database, "", 0).processes(),
+    ]
     return [
         *(f"process {process.pid}" for process in processes),
         *network.left(layout),

@@ -131,9 +131,9 @@ async def test_pages_have_each_session_once_in_their_order(
 
     everything = [f"s{number:02}" for number in range(24) if number not in (20, 21)]
     live = [each for each in everything if each not in ("s01", "s02", "s03")]
-    recent = {"ended_after": ENDED.replace("13:", "12:")}
-    assert await all_of(oldest_first=True, **recent) == everything
-    assert await all_of(limit=1, **recent) == everything[::-1]
+    recent = ENDED.replace("13:", "12:")
+    assert await all_of(oldest_first=True, ended_after=recent) == everything
+    assert await all_of(limit=1, ended_after=recent) == everything[::-1]
     assert await all_of(ended_after=ENDED) == live[::-1]
     assert await all_of(status="live") == live[::-1]
     assert await all_of(status="ended") == ["s03", "s02", "s01"]

@@ -1,9 +1,10 @@
-"""A cluster of two machines for tests, made once for each worker that needs it.
+"""A cluster of two nodes and a gateway for tests, made once for each worker that needs it.
 
 Tests import the fixture in their `conftest.py`. It needs root, the engine and PostgreSQL.
 """
 
 import http.client
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from paddock import PaddockSync
-from scripts.cluster import removal
+from scripts.cluster import network, removal
 from scripts.cluster.building import Cluster
 from scripts.cluster.database import programs
-from scripts.cluster.layout import Layout
+from scripts.cluster.gateways import Gateway
+from scripts.cluster.layout import DATABASE, Layout
 from scripts.cluster.nodes import Node
 from tests.support.limits import PROGRAM_SECONDS
 
@@ -25,12 +27,12 @@ NAMES = ("node1", "node2")
 
 @pytest.fixture(scope="session")
 def made_cluster(sandbox_image: str) -> Iterator[Cluster]:
-    """Two machines and a database, which all tests of a worker share."""
+    """Two nodes, a gateway and a database, which all tests of a worker share."""
     if programs() is None:
         pytest.skip("no PostgreSQL here: `make postgres`")
     with place() as layout:
         cluster = Cluster(layout)
-        cluster.up(len(NAMES), sandbox_image, lambda _line: None)
+        cluster.up(len(NAMES), sandbox_image, lambda _line: None, 1, _free_port())
         yield cluster
 
 
@@ -55,20 +57,18 @@ def place() -> Iterator[Layout]:
 
 def mend(cluster: Cluster, image: str) -> None:
     """Undoes what tests do to a cluster."""
-    from scripts.cluster import network
-
     cluster.database.resume()
-    for node in cluster.nodes():
-        if (process := node.process()) is not None:
+    for part in (*cluster.nodes(), *cluster.gateways()):
+        if (process := part.process()) is not None:
             process.resume()
-    cluster.up(len(NAMES), image, lambda _line: None)
-    for plug in ("database", *NAMES):
+    for plug in (DATABASE, *NAMES):
         network.heal(cluster.layout, plug)
+    cluster.up(len(NAMES), image, lambda _line: None, 1)
 
 
-def client(node: Node) -> PaddockSync:
-    """A client of one node with the admin key; the caller closes it."""
-    return PaddockSync(node.url, node.machine.layout.admin_key.read_text().strip())
+def client(cluster: Cluster, part: Node | Gateway) -> PaddockSync:
+    """A client of one node or gateway with the cluster's admin key; the caller closes it."""
+    return PaddockSync(part.url, cluster.layout.admin_key.read_text().strip())
 
 
 def connected(node: Node, seconds: float = PROGRAM_SECONDS) -> http.client.HTTPConnection:
@@ -77,3 +77,9 @@ def connected(node: Node, seconds: float = PROGRAM_SECONDS) -> http.client.HTTPC
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=seconds)
     connection.connect()
     return connection
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

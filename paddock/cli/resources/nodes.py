@@ -31,6 +31,21 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
     )
 
 
+@app.command(epilog=example("paddock nodes report"))
+@remote
+async def report(paddock: "Paddock", as_json: AsJson = False) -> None:
+    """Show what the machine that answers has, and what of it is used."""
+    found = await paddock.nodes.report()
+    used, capacity = found.used, found.capacity
+    print_done(
+        found,
+        as_json,
+        f"{found.name}: {found.state}, {used.sandboxes}/{capacity.sandboxes} sandboxes, "
+        f"{used.cpus:g}/{capacity.cpus:g} cores, "
+        f"{size(used.memory_bytes)}/{size(capacity.memory_bytes)}",
+    )
+
+
 @app.command(epilog=example("paddock nodes drain node-1"))
 @remote
 async def drain(paddock: "Paddock", node: _Name, as_json: AsJson = False) -> None:

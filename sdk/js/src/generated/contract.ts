@@ -1952,6 +1952,38 @@ export type NodeNotice = {
   node: string;
 };
 
+/** What the machine that answers has, and what of it is used. */
+export type NodeReport = {
+  /** Its name in its cluster; without one, the host's. */
+  name: string;
+  /** Its number in the cluster; 0 without one. */
+  epoch: number;
+  /** `draining`: it gets no new sessions; `gone`: its cluster has given it up. */
+  state: "ready" | "draining" | "gone";
+  /** Where gateways reach it; empty without a cluster. */
+  url: string;
+  /** What it can give to sandboxes. */
+  capacity: NodeAmounts;
+  /** What it has given to them. */
+  used: NodeAmounts;
+  /** Sessions that are being created or wait for that. */
+  creations: number;
+  /** By which sessions may choose it. */
+  labels: Record<string, string>;
+  /** The levels that it can enforce. */
+  levels: readonly string[];
+  /** The images that sessions may choose. */
+  images: readonly string[];
+  /** Sandboxes that wait for a session, by level and image. */
+  waiting: Record<string, number>;
+  /** Sandboxes by the keys that have them. */
+  used_by: Record<string, number>;
+  /** Its program's version. */
+  version: string;
+  /** The same on nodes that have the same levels. */
+  rules_digest: string;
+};
+
 /** The nodes of the cluster by name; none, if the server is one machine. */
 export type Nodes = {
   items: readonly Node[];
@@ -2217,6 +2249,8 @@ export type Problem = {
   rationale?: string | null | undefined;
   /** The command concerned. */
   command_id?: string | null | undefined;
+  /** The node that does not answer. */
+  node?: string | null | undefined;
   /** The terminal concerned. */
   pty?: string | null | undefined;
   /** The file in the archive directory that contains the chain. */
@@ -5253,6 +5287,14 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Node;
+    events: never;
+  };
+  /** Show what the machine that answers has */
+  show_node: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: NodeReport;
     events: never;
   };
 }

@@ -152,4 +152,5 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   drain_node: ["POST", "/api/nodes/{name}/drain"],
   undrain_node: ["POST", "/api/nodes/{name}/undrain"],
   forget_node: ["POST", "/api/nodes/{name}/forget"],
+  show_node: ["GET", "/api/node"],
 };

@@ -48,8 +48,10 @@ def _named_by(transport: asyncio.Transport) -> str:
 @asynccontextmanager
 async def for_gateways(
     settings: Settings, runners: Mapping[Face, web.AppRunner], say: Callable[[str], None]
-) -> AsyncGenerator[None]:
-    """Listens meanwhile, if this is a node of a cluster. The runners' owners end connections.
+) -> AsyncGenerator[int | None]:
+    """Listens meanwhile, if this is a node of a cluster: yields the port; None: it is none.
+
+    The runners' owners end the connections.
 
     Raises: ConfigError, PaddockError if it can't listen.
     """
@@ -57,7 +59,7 @@ async def for_gateways(
     cert, authority = settings.node_cert, settings.node_ca
     # A node of a cluster has all of them.
     if address is None or cert is None or key is None or authority is None:
-        yield
+        yield None
         return
     context = node_context(cert, key, authority)
     faces = {
@@ -78,7 +80,8 @@ async def for_gateways(
             f"can't listen on {address} for gateways: {error.strerror}; set PADDOCK_NODE_LISTEN"
         ) from None
     try:
-        say(f"listening for gateways on {address}")
-        yield
+        port = listener.sockets[0].getsockname()[1]
+        say(f"listening for gateways on {host}:{port}")
+        yield port
     finally:
         listener.close()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli import backups, cluster, images, keys
+from api.cli import backups, cluster, gateway, images, keys
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
 from paddock.cli.output import note, print_json, print_table, working
@@ -18,6 +18,7 @@ app = typer.Typer()
 for _name, _module in (("keys", keys), ("images", images), ("cluster", cluster)):
     app.add_typer(_module.app, name=_name)
 app.add_typer(backups.app)
+app.add_typer(gateway.app)
 
 
 @app.command(epilog=example("paddock serve"))

@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
 
 from api.log.lines import make_formatter
 from api.log.log_file import LogFile
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.settings.settings import Settings
 
 STDOUT = 1
 # Records that may wait for a slow reader; further ones are dropped and counted.
@@ -21,9 +23,29 @@ _GROUP_SECONDS = 0.02
 _MOST_IN_GROUP = 128
 
 
+class LogSettings(Protocol):
+    """The settings of the log, of a control plane and of a gateway."""
+
+    @property
+    def log_file(self) -> Path | None:
+        """The file instead of standard output."""
+
+    @property
+    def log_format(self) -> str | None:
+        """json or console; None: by whether it is a terminal."""
+
+    @property
+    def log_level(self) -> str:
+        """The lowest level that is logged."""
+
+    @property
+    def admin_key(self) -> SecretStr | None:
+        """A secret that is cut out of every line."""
+
+
 @contextmanager
 def logging_to_stdout(
-    settings: Settings, descriptor: int = STDOUT
+    settings: LogSettings, descriptor: int = STDOUT
 ) -> Iterator[Callable[[str], None]]:
     """Sends every record of this process there, or to the settings' file, while the block runs.
 

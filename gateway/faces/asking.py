@@ -7,6 +7,7 @@ should not, are named.
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -212,10 +213,18 @@ async def read_answer(answer: ClientResponse, most: int = _MOST_BYTES) -> Answer
         raise RefusedError(await _refusal(answer))
     if answer.status != HTTPStatus.OK:
         raise NoAnswerError
-    found = json.loads(await _whole(answer, most))
+    found = json.loads(await _whole(answer, most), parse_float=_finite, parse_constant=_finite)
     if not isinstance(found, dict):
         raise NoAnswerError
     return found
+
+
+def _finite(text: str) -> float:
+    """A number that JSON has, too. Raises: ValueError."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 async def _refusal(answer: ClientResponse) -> Refusal:

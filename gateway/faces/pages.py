@@ -24,13 +24,18 @@ class Listed(NamedTuple):
     counts: tuple[str, ...] = ()
 
 
+def _event_number(item: Answer) -> int:
+    number = item["id"]
+    if type(number) is not int:
+        raise TypeError
+    return number
+
+
 def _approval_number(item: Answer) -> int:
     return int(item["id"].removeprefix("apr-"), 16)
 
 
-SEARCH = Listed(
-    "/api/audit", Series.SEARCH, Sorting("time", lambda item: int(item["id"])), str, ("archived",)
-)
+SEARCH = Listed("/api/audit", Series.SEARCH, Sorting("time", _event_number), str, ("archived",))
 APPROVALS = Listed(
     "/api/approvals",
     Series.APPROVALS,
@@ -94,7 +99,7 @@ def is_page(listed: Listed, answer: Answer) -> bool:
         times = [item[listed.sorting.by] for item in answer["items"]]
         counts = [answer[name] for name in listed.counts]
         following = 1 if answer["next"] is None else int(answer["next"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return False
     return (
         all(END < number < _MOST_NUMBER for number in (*numbers, following))

@@ -15,6 +15,7 @@ from paddock.connect.errors import NoAddressError
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _MACHINE = {
     "serve": "Run the control plane here.",
+    "gateway": "Run a gateway of a cluster here.",
     "doctor": "Check whether this machine can run sandboxes.",
     "backup": "Write a backup of the state directory to a file.",
     "restore": "Restore a backup of the state directory.",

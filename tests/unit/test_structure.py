@@ -36,13 +36,18 @@ ALLOWED = {
     "sandbox_agent": {"sandbox_agent"},
     "paddock": {"paddock"},
     "orchestrator": {"orchestrator", "sandbox_agent", "paddock.contract", "paddock.audit"},
+    # It can do nothing to a machine: no engine, no sandboxes, no sessions' state.
+    "gateway": {
+        *("gateway", "paddock.contract", "orchestrator.ground", "orchestrator.cluster"),
+        *("orchestrator.rules.access", "orchestrator.settings"),
+    },
     "api": {"api", "orchestrator", "sandbox_agent", "paddock.contract", "paddock.audit"},
     # Packages that import nothing else of their parent package.
     "paddock/contract": {"paddock.contract"},
     "paddock/audit": {"paddock.audit"},
 }
 # The server's part of the command line, which also builds images.
-ALLOWED_ALSO = {"api/cli": {"paddock.cli", "paddock.connect", "images"}}
+ALLOWED_ALSO = {"api/cli": {"paddock.cli", "paddock.connect", "images", "gateway"}}
 # The floors of packages, from the lowest: each imports only itself and what is below it.
 API_FLOORS = (
     "shape",
@@ -57,7 +62,6 @@ API_FLOORS = (
     "previews",
     "log",
     "app",
-    "private_memory",
     "gateway_listener",
     "server",
     "cli",
@@ -143,7 +147,7 @@ LONG = {
     "sandbox_agent/run/executor.py",
 }
 OURS = {
-    *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
+    *("sandbox_agent", "orchestrator", "api", "gateway", "images", "paddock"),
     *("scripts", "tests", "examples"),
 }
 
@@ -164,7 +168,7 @@ HELPER = ROOT / "orchestrator/operate/snapshots/helper.py"
 
 
 def test_the_host_uses_only_pure_modules_of_the_agent() -> None:
-    for package in ("orchestrator", "api"):
+    for package in ("orchestrator", "api", "gateway"):
         for path in {*modules(package)} - {HELPER}:
             for name in source(path).imports:
                 if name.startswith("sandbox_agent."):
@@ -212,7 +216,7 @@ def test_operations_name_their_services() -> None:
 
 
 def test_only_the_engine_talks_to_the_engine() -> None:
-    for package in ("orchestrator", "api"):
+    for package in ("orchestrator", "api", "gateway"):
         for path in modules(package):
             if path.is_relative_to(ROOT / "orchestrator" / "host" / "engine"):
                 continue
@@ -281,7 +285,7 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
 
     Since Python 3.13 they do so at their start and end; with older versions nothing would fail.
     """
-    for package in ("sandbox_agent", "paddock", "orchestrator", "api"):
+    for package in ("sandbox_agent", "paddock", "orchestrator", "api", "gateway"):
         for path in modules(package):
             used = source(path).names
             assert not used & {"create_unix_server", "start_unix_server"}, path
@@ -296,7 +300,7 @@ def test_threads_are_bounded() -> None:
 
     Only asyncio and aiohttp use it, to resolve names, so that no other call waits behind those.
     """
-    for package in ("orchestrator", "api", "paddock"):
+    for package in ("orchestrator", "api", "gateway", "paddock"):
         for path in modules(package):
             if path.relative_to(ROOT).as_posix() in OFF_LOOP:
                 continue
@@ -319,7 +323,7 @@ def test_uses_are_found_however_they_are_written(text: str) -> None:
 
 def test_tasks_have_owners() -> None:
     """A task without a reference may vanish at any time, and its failure goes unnoticed."""
-    for package in ("orchestrator", "api"):
+    for package in ("orchestrator", "api", "gateway"):
         for path in modules(package):
             if path == ROOT / "orchestrator" / "ground" / "task_scope.py":
                 continue
@@ -335,7 +339,7 @@ _HOST_PATHS = re.compile(r"/(proc|sys)/")
 
 
 def test_only_the_node_looks_at_the_host() -> None:
-    for package in ("orchestrator", "api"):
+    for package in ("orchestrator", "api", "gateway"):
         for path in modules(package):
             if path.is_relative_to(ROOT / "orchestrator" / "host" / "node"):
                 continue
@@ -409,7 +413,7 @@ def test_an_instance_offers_what_its_floors_have() -> None:
     assert offered == {name: given[name] for name in offered}
 
 
-@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+@pytest.mark.parametrize("package", ["orchestrator", "api", "gateway", "sandbox_agent", "paddock"])
 def test_folders_are_small(package: str) -> None:
     """A reader finds a module by its name, in a list that fits one look."""
     sizes = Counter(
@@ -421,7 +425,7 @@ def test_folders_are_small(package: str) -> None:
     assert large <= OF_RESOURCES, {folder: sizes[folder] for folder in large - OF_RESOURCES}
 
 
-@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+@pytest.mark.parametrize("package", ["orchestrator", "api", "gateway", "sandbox_agent", "paddock"])
 def test_modules_are_short(package: str) -> None:
     sizes = {
         path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
@@ -432,6 +436,6 @@ def test_modules_are_short(package: str) -> None:
     }
 
 
-@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+@pytest.mark.parametrize("package", ["orchestrator", "api", "gateway", "sandbox_agent", "paddock"])
 def test_no_imports_go_in_circles(package: str) -> None:
     assert not circles(graph(package))

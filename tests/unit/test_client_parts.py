@@ -63,7 +63,7 @@ def test_other_bytes_are_refused_or_ignored(data: bytes) -> None:
 
 
 def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in (b"data: x\n\n", b"data: []\n\n", b"id: x\ndata: {}\n\n"):
+    for text in (b"data: x\n\n", b"data: []\n\n", b"data: null\n\n"):
         with pytest.raises(NotPaddockError):
             EventParser().feed(text)
     assert EventParser().feed(b"event: a\r\ndata:{}\r\n\r\n") == [ServerEvent("a", {}, None)]

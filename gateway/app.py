@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 from gateway.access import MEASURERS, authorize
 from gateway.dispatch import KIND, Dispatch
 from gateway.errors import status_of
+from gateway.faces.routes import Faces
 from gateway.open import Gateway
 from orchestrator.ground.metrics import CONTENT_TYPE
 from orchestrator.ground.serving import stream
@@ -33,13 +34,20 @@ _HEADERS = {
 access_log = logging.getLogger("paddock.access")
 
 
-def create_app(gateway: Gateway, dispatch: Dispatch | None = None) -> web.Application:
-    """The API of all nodes. It must be served with `handler_cancellation`."""
+def create_app(
+    gateway: Gateway, dispatch: Dispatch | None = None, faces: Faces | None = None
+) -> web.Application:
+    """The API of all nodes. It must be served with `handler_cancellation`.
+
+    `faces` are what it answers for all nodes; None: nothing.
+    """
     app = web.Application(middlewares=[_observed(gateway)])
     own = _Own(gateway)
     app.router.add_get("/healthz", own.healthz)
     app.router.add_get("/readyz", own.readyz)
     app.router.add_get("/metrics", own.metrics)
+    if faces is not None:
+        faces.add_to(app)
     app.router.add_route("*", "/{path:.*}", (dispatch or Dispatch(gateway)).api)
     return app
 

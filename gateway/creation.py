@@ -11,14 +11,19 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from gateway.errors import NodeLostError, NodeUnavailableError, unavailable
+from gateway.errors import NodeLostError, unavailable
 from gateway.members import Member, Members
 from gateway.placed import Placements
 from gateway.placement import MOST_ASKED, Against, Wanted
 from gateway.proxy import Exchange, Refusal
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold
-from orchestrator.ground.errors import CapacityExhaustedError, NotFoundError, PaddockError
+from orchestrator.ground.errors import (
+    CapacityExhaustedError,
+    NodeUnavailableError,
+    NotFoundError,
+    PaddockError,
+)
 
 _REFUSES = frozenset({503})
 _CREATED = 201

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.access import owner_of
 from gateway.creation import Asked, asked_in
-from gateway.errors import RETRY_SECONDS, NodeUnavailableError
+from gateway.errors import RETRY_SECONDS
 from gateway.members import Member
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
@@ -20,6 +20,7 @@ from orchestrator.cluster.tls import Face
 from orchestrator.ground import strict_json
 from orchestrator.ground.errors import (
     CapacityExhaustedError,
+    NodeUnavailableError,
     NotFoundError,
     TooLargeError,
     ValidationError,

@@ -2,19 +2,9 @@
 
 from http import HTTPStatus
 
-from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.errors import NodeUnavailableError, PaddockError
 
 RETRY_SECONDS = 2
-_STATUSES = {
-    "node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-    "cluster_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-}
-
-
-class NodeUnavailableError(PaddockError):
-    """The machine where the session lives does not answer; nothing was sent to it."""
-
-    code = "node_unavailable"
 
 
 class NodeLostError(NodeUnavailableError):
@@ -43,4 +33,4 @@ def status_of(error: PaddockError) -> HTTPStatus | None:
     """The status of a gateway's own error; None: as the domain's table has it."""
     if isinstance(error, NodeLostError):
         return HTTPStatus.BAD_GATEWAY
-    return _STATUSES.get(error.code)
+    return None

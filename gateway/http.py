@@ -15,5 +15,7 @@ def http_options(gateway: Gateway) -> dict[str, Any]:
         # Bodies are passed on as sent.
         "auto_decompress": False,
         "max_line_size": _MOST_LINE_BYTES,
+        # A position over many nodes is a header, too.
+        "max_field_size": _MOST_LINE_BYTES,
         "logger": ServerLog(gateway.metrics.not_http),
     }

@@ -100,9 +100,7 @@ class ControlPlane(Instance):
         )
         await join_cluster(settings, ground, cluster, sessions)
         await recover_programs(settings, ground, record, sandbox, work, sessions, programs, closers)
-        operate = await open_operate(
-            settings, files, ground, host, rules, record, sandbox, work, sessions, closers
-        )
+        operate = await open_operate(settings, files, *below[1:], sandbox, work, sessions, closers)
         self._offer(
             ground, host, rules, cluster, record, sandbox, work, sessions, programs, operate
         )

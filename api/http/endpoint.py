@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -19,14 +18,11 @@ from api.http.sockets import check_handshake
 from api.shape import preconditions
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
-from api.shape.objects import validated
 from api.shape.operation import Operation
 from orchestrator.control_plane import ControlPlane
-from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.round_robin import asking
+from orchestrator.settings import requests
 from paddock.contract.requests import NoQuery
-
-_MOST_PARAMETERS = 32
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -128,29 +124,4 @@ async def _inputs(
 
 def read_query(request: web.Request, model: type[Model]) -> Model:
     """The query string as `model`. Raises: ValidationError naming the parameter."""
-    text = request.rel_url.raw_query_string
-    return validated(model, _parse(text)) if text else validated(model, {})
-
-
-def _parse(text: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(
-            text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
-        )
-    except UnicodeDecodeError:
-        text = r"query parameters must be UTF-8; another byte of a name is written as \xff"
-        raise ValidationError(text) from None
-    except ValueError:
-        raise ValidationError(f"more than {_MOST_PARAMETERS} query parameters") from None
-    parameters = dict(pairs)
-    if len(parameters) < len(pairs):
-        raise ValidationError("a query parameter appears twice")
-    for name, value in pairs:
-        if not _is_text(name) or not _is_text(value):
-            raise ValidationError("query parameters must be UTF-8 without NUL")
-    return parameters
-
-
-def _is_text(value: str) -> bool:
-    """Whether the text is valid: raw bytes that are not UTF-8 arrive as lone surrogates."""
-    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+    return requests.read_query(request.rel_url.raw_query_string, model)

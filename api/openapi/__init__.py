@@ -7,6 +7,7 @@ from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.shape.schemas import component_schemas
 from api.shape.version import VERSION
+from paddock.contract.cluster import MOST_POSITION, POSITION_PATTERN
 from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
 from paddock.contract.shells import SHELL_NAME
@@ -64,6 +65,7 @@ _TAGS = {
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Keys": "Who may call, and how much. Only the answer to a creation has a key.",
+    "Nodes": "The machines of a cluster, behind one address.",
     "Health": "Liveness, readiness and metrics.",
 }
 
@@ -144,6 +146,7 @@ def _parameters() -> dict[str, Any]:
         "snapshots": ("A snapshot's name or id.", SNAPSHOT_NAME, "base"),
         "templates": ("A template's name.", f"^{TEMPLATE_NAME}$", "website"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
+        "nodes": ("A node's name.", "^.{1,64}$", "node-1"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),
         "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),
     }
@@ -152,7 +155,7 @@ def _parameters() -> dict[str, Any]:
         "in": "header",
         "required": False,
         "description": "The last event that was received; takes precedence over `after`.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$", "maxLength": 18},
+        "schema": {"type": "string", "pattern": POSITION_PATTERN, "maxLength": MOST_POSITION},
     }
     of_files = (
         _header("If-Match", "Entity tags, or `*`: the file must be one of these versions."),

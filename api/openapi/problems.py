@@ -68,6 +68,14 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "audit_unavailable": ("the audit ledger can't be written: the disk is full", {}),
     "engine_unavailable": ("the container engine does not answer", {}),
+    "cluster_unavailable": (
+        "the cluster's database does not answer: what runs goes on; try again",
+        {"retry_after": 2},
+    ),
+    "node_unavailable": (
+        "the node node-1, where this is, does not answer: try again; what runs there may go on",
+        {"node": "node-1", "retry_after": 2},
+    ),
     "internal_error": (
         "something failed inside the control plane; its log has the request id",
         {},

@@ -1,13 +1,20 @@
 """Approvals: requests that wait for a person, and the decisions."""
 
+import re
+from typing import TypedDict
+
 from api.shape import stops
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.shape.spread import spread
 from api.views.approvals import approval
+from orchestrator.ground.errors import ValidationError
 from orchestrator.work.approvals.approvals import Approvals as ApprovalsService
 from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_ID = re.compile(r"apr-[0-9a-f]{16}", re.ASCII)
 
 
 @operation(
@@ -34,7 +41,7 @@ async def list_approvals(
         context.principal,
         session_key=key,
         status=query.status,
-        before=query.cursor,
+        **_position(query.cursor),
         limit=query.limit,
     )
     cursor = None if following is None else str(following)
@@ -66,3 +73,19 @@ async def decide_approval(
         approvals.decide(context.principal, approval_id, body.decision, body.reason)
     )
     return approval(decided)
+
+
+class _Position(TypedDict, total=False):
+    before: int
+    after_id: str
+
+
+def _position(cursor: str | None) -> _Position:
+    """Where a page begins: at the end of an earlier one, or after an approval."""
+    if cursor is None:
+        return {}
+    if _NUMBER.fullmatch(cursor):
+        return {"before": int(cursor)}
+    if _ID.fullmatch(cursor):
+        return {"after_id": cursor}
+    raise ValidationError("cursor is not valid", field="cursor")

@@ -77,7 +77,7 @@ async def search_all_audit(
     )
     found = await search(search_index, wanted, query.cursor, query.limit)
     items = [_recorded(event) for event in found.items]
-    return FoundEvents(items=items, next=found.next, archived=found.archived)
+    return FoundEvents(items=items, next=found.next, archived=found.archived, missing=[])
 
 
 @operation(

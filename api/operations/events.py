@@ -13,7 +13,8 @@ from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.state.session import Session
-from paddock.contract.audit import AuditEvent, EventsQuery
+from paddock.contract.audit import AllEventsQuery, AuditEvent, EventsQuery
+from paddock.contract.cluster import NodeNotice
 
 
 @operation(
@@ -45,12 +46,20 @@ async def follow_session(context: Context, followers: Followers, query: EventsQu
     tag="Audit",
     summary="Follow the events of all sessions",
     answers="The events as they happen.",
-    events=Events({"": AuditEvent}, "the event's `id`"),
+    events=Events(
+        {"": AuditEvent, "node.missing": NodeNotice, "node.back": NodeNotice},
+        "the event's `id`, in a cluster a text",
+    ),
 )
 async def follow_all(
-    context: Context, ledger: Ledger, followers: Followers, query: EventsQuery
+    context: Context, ledger: Ledger, followers: Followers, query: AllEventsQuery
 ) -> EventStream:
-    """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`."""
+    """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`.
+
+    In a cluster, the stream has the events of all nodes, each node's in their order. It goes on
+    without a node that goes away (`node.missing`), and continues with its next event when the node
+    is back (`node.back`).
+    """
     after = context.resume_position(query.after)
     if after is None:
         after = await ledger.wait(None, -1)

@@ -18,6 +18,7 @@ from paddock.contract.sessions import CreatedSession
 _TAG = "Context packs"
 _REFINING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
+    "cluster_unavailable",
     "sandbox_unavailable",
 )
 

@@ -42,6 +42,7 @@ _EVENTS = Events(RUN_EVENTS, "the events so far")
 _ERRORS = (
     *("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
     *("capacity_exhausted", "engine_unavailable", "permission_denied"),
+    "cluster_unavailable",
 )
 
 

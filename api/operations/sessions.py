@@ -1,7 +1,6 @@
 """Sessions: created, listed, inspected, closed."""
 
-import base64
-
+from api.operations.placing import check_placement
 from api.shape import stops
 from api.shape.access import Access
 from api.shape.answers import Created
@@ -9,8 +8,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
 from api.shape.spread import spread
 from api.views import sessions as views
-from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
+from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.ground.log_context import know_secrets
+from orchestrator.ground.serving.list_cursors import decode_cursor, encode_cursor
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
@@ -30,6 +30,7 @@ from sandbox_agent.decide.redaction import Redactor
 _TAG = "Sessions"
 CREATING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
+    "cluster_unavailable",
     *("sandbox_unavailable", "not_found"),
 )
 _NEW = {
@@ -67,7 +68,7 @@ async def create_session(
     context: Context, sessions: SessionsService, templates: Templates, body: SessionBody
 ) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    request = await _request(context, templates, body)
+    request = await _request(context, sessions, templates, body)
     return await created(context, sessions, request, named=body.id is not None)
 
 
@@ -96,12 +97,13 @@ async def list_sessions(
         query.work_id,
         parent_key,
         query.order == "asc",
+        query.keys,
     )
-    start = None if query.cursor is None else _decode_cursor(query.cursor)
+    start = None if query.cursor is None else decode_cursor(query.cursor)
     found, following = await sessions.finder.page(wanted, start, query.limit)
     return Sessions(
         items=await spread(found, views.session),
-        next=None if following is None else _encode_cursor(following),
+        next=None if following is None else encode_cursor(following),
     )
 
 
@@ -141,7 +143,7 @@ async def ensure_session(
     """
     wanted = (context.principal, context.session_id)
     while (session := await sessions.awaited(*wanted)) is None:
-        request = await _request(context, templates, body, context.session_id)
+        request = await _request(context, sessions, templates, body, context.session_id)
         try:
             return await created(context, sessions, request, named=True)
         except ConflictError:
@@ -180,9 +182,14 @@ async def close_session(
 
 
 async def _request(
-    context: Context, templates: Templates, body: SessionBody, session_id: str | None = None
+    context: Context,
+    sessions: SessionsService,
+    templates: Templates,
+    body: SessionBody,
+    session_id: str | None = None,
 ) -> NewSession:
     """The session to create; the template that it names is prepared."""
+    check_placement(context, sessions, body)
     request = views.new_session(body, session_id)
     if body.template is None:
         return request
@@ -216,15 +223,3 @@ async def created(
 async def _parent_key(context: Context, sessions: SessionsService, session_id: str) -> str:
     """The key of the latest session with that id. Raises: NotFoundError."""
     return await sessions.finder.record_key(context.principal, session_id)
-
-
-def _encode_cursor(position: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(" ".join(position).encode()).decode()
-
-
-def _decode_cursor(cursor: str) -> tuple[str, str]:
-    try:
-        created_at, key = base64.urlsafe_b64decode(cursor).decode().split(" ")
-    except ValueError:
-        raise ValidationError("cursor is not valid", field="cursor") from None
-    return created_at, key

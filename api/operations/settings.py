@@ -35,6 +35,7 @@ async def show_settings(context: Context) -> SessionSettings:
         "session_terminated",
         "invalid_transition",
         "engine_unavailable",
+        "cluster_unavailable",
         "sandbox_unavailable",
     ),
     examples={

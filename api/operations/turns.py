@@ -32,7 +32,7 @@ _EVENTS = Events(TURN_EVENTS, "the operations so far")
     answers="The turn as it ended, or its events as they happen.",
     errors=(
         *("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
-        *("capacity_exhausted", "engine_unavailable"),
+        *("capacity_exhausted", "engine_unavailable", "cluster_unavailable"),
     ),
     examples={
         "code": {"code": '(string-length (world.read "README.md"))'},

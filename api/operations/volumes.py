@@ -30,7 +30,7 @@ _EXAMPLES = {"cache": {"name": "cache", "size_bytes": 1073741824}}
     tag=_TAG,
     summary="Create a volume",
     answers="The volume, which is empty.",
-    errors=("conflict", "capacity_exhausted", "sandbox_unavailable"),
+    errors=("conflict", "capacity_exhausted", "sandbox_unavailable", "cluster_unavailable"),
     examples=_EXAMPLES,
 )
 async def create_volume(

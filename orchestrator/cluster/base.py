@@ -43,8 +43,8 @@ class Claim:
 
     `session_key` names the session's life, `owner` is the key that pays for it, `amounts` is what
     it uses, and `quota` is the owner's. A session in its parent's workspace has no workspace in its
-    amounts. One that is kept from an earlier session with the id is counted already, and only its
-    growth adds to the owner's usage. `recovery` is none or snapshot.
+    amounts. One that is kept from an earlier session with the id is counted already: it has the
+    new size from now on. `recovery` is none or snapshot.
     """
 
     session_id: str

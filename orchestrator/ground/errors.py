@@ -150,5 +150,11 @@ class ClusterUnavailableError(PaddockError):
     code = "cluster_unavailable"
 
 
+class NodeUnavailableError(PaddockError):
+    """The machine where it is does not answer; `node` names it, `retry_after` is in seconds."""
+
+    code = "node_unavailable"
+
+
 class RecordedBeforeError(Exception):
     """It is already recorded, because an earlier attempt succeeded after it was given up."""

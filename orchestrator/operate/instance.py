@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from orchestrator.cluster.open import ClusterFloor
+from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.clock_changes import ClockChanges
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
@@ -101,6 +102,8 @@ class Instance:
     engine: Engine
     node: Node
     runtimes: Runtimes
+
+    outbox: Outbox
 
     levels: Levels
     keys: KeyRing

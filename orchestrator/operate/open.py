@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
@@ -51,6 +52,7 @@ async def open_operate(
     ground: GroundFloor,
     host: HostFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     record: RecordFloor,
     sandbox: SandboxFloor,
     work: WorkFloor,
@@ -72,6 +74,7 @@ async def open_operate(
             pool,
             sandbox.key_bytes,
             ground.lag,
+            cluster.outbox,
         )
     )
     archiving = Archiving(

@@ -1,5 +1,6 @@
 """Pages of lists of sessions: found, filtered and sorted by the database."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,6 +24,7 @@ class WantedSessions:
 
     `status` is a status, `live` or `ended`; None: live sessions, and those that ended after
     `ended_after`. `parent_key` is the session whose children they are; None: they are nobody's.
+    With `keys`, only sessions with these are looked at.
     """
 
     owner: str | None
@@ -33,6 +35,7 @@ class WantedSessions:
     work_id: str | None = None
     parent_key: str | None = None
     oldest_first: bool = False
+    keys: Sequence[str] | None = None
 
     def fits(self, status: str) -> bool:
         """Whether a session with that status is wanted, as far as its status goes."""
@@ -83,7 +86,11 @@ def _parts(wanted: WantedSessions) -> tuple[str, list[str], dict[str, object]]:
     of_owner = "" if wanted.owner is None else "_of_owner"
     is_live = wanted.status in ("active", "paused", "live")
     conditions = ["acknowledged = 1"]
-    if wanted.parent_key is not None:
+    if wanted.keys is not None:
+        some = "SELECT value FROM json_each(:keys)"
+        rows = f"WHERE key IN ({some}) AND parent_key IS :parent{owned}"
+        conditions += [_LIVE] if is_live else []
+    elif wanted.parent_key is not None:
         rows = f"INDEXED BY sessions_of_parent WHERE parent_key = :parent{owned}"
         conditions += [_LIVE] if is_live else []
     elif is_live:
@@ -111,6 +118,7 @@ def _parts(wanted: WantedSessions) -> tuple[str, list[str], dict[str, object]]:
         "ended_after": wanted.ended_after,
         "status": wanted.status,
         "work_id": wanted.work_id,
+        "keys": None if wanted.keys is None else json.dumps(wanted.keys),
     }
     named = [("$.metadata", *pair) for pair in wanted.metadata]
     if wanted.label is not None:

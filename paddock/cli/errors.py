@@ -22,6 +22,8 @@ _STATUSES: Mapping[str, Status] = {
     "capacity_exhausted": Status.TRY_LATER,
     "audit_unavailable": Status.TRY_LATER,
     "engine_unavailable": Status.TRY_LATER,
+    "cluster_unavailable": Status.TRY_LATER,
+    "node_unavailable": Status.TRY_LATER,
 }
 REMEDIES: Mapping[str, str] = {
     "unauthorized": "set PADDOCK_KEY, or give --key-file FILE",
@@ -32,6 +34,8 @@ REMEDIES: Mapping[str, str] = {
     "capacity_exhausted": "close a session that is not needed: `paddock sessions list`",
     "audit_unavailable": "run `paddock doctor` where the control plane runs: is its disk full?",
     "engine_unavailable": "run `paddock doctor` where the control plane runs",
+    "cluster_unavailable": "run `paddock cluster status` on a node: is its database there?",
+    "node_unavailable": "`paddock nodes list` shows which nodes answer",
     "internal_error": "run `paddock doctor` where the control plane runs, and read its log",
 }
 # Missing objects, by how their message begins.

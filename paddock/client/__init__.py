@@ -21,6 +21,7 @@ from paddock.client.errors import (
     BudgetExceededError,
     BusyError,
     CapacityExhaustedError,
+    ClusterUnavailableError,
     ConflictError,
     ConnectionLostError,
     EngineUnavailableError,
@@ -31,6 +32,7 @@ from paddock.client.errors import (
     MaxRefinementsError,
     MisdirectedRequestError,
     NoAnswerError,
+    NodeUnavailableError,
     NotFoundError,
     NotPaddockError,
     OldServerError,
@@ -69,6 +71,7 @@ from paddock.contract.audit import (
     IndexProgress,
 )
 from paddock.contract.budget import Budget
+from paddock.contract.cluster import Node
 from paddock.contract.code import (
     CodeContext,
     CodeError,
@@ -157,6 +160,7 @@ __all__ = [
     "BudgetExceededError",
     "BusyError",
     "CapacityExhaustedError",
+    "ClusterUnavailableError",
     "CodeContext",
     "CodeError",
     "CodeEvent",
@@ -213,6 +217,8 @@ __all__ = [
     "MisdirectedRequestError",
     "NamedSnapshot",
     "NoAnswerError",
+    "Node",
+    "NodeUnavailableError",
     "NotFoundError",
     "NotPaddockError",
     "OldServerError",

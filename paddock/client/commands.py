@@ -60,7 +60,7 @@ async def run_streamed(
                 async for event in events:
                     told = _told(event, command_id)
                     command_id = told.command_id if isinstance(told, StartData) else command_id
-                    position = position if event.id is None else event.id
+                    position = event.id if isinstance(event.id, int) else position
                     ended = isinstance(told, ExitData)
                     yield told
         except PASSING:

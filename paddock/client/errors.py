@@ -229,6 +229,22 @@ class EngineUnavailableError(PaddockAPIError):
     code = "engine_unavailable"
 
 
+class ClusterUnavailableError(PaddockAPIError):
+    """The cluster's database does not answer: what needs it is refused, the rest goes on."""
+
+    code = "cluster_unavailable"
+
+
+class NodeUnavailableError(PaddockAPIError):
+    """The machine where it is does not answer.
+
+    With status 503, nothing was sent to it; with 502, it went away after the request was sent, and
+    the record says whether it was carried out.
+    """
+
+    code = "node_unavailable"
+
+
 class InternalServerError(PaddockAPIError):
     """Something failed inside the control plane; its log has the request id."""
 
@@ -260,6 +276,8 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         CapacityExhaustedError,
         AuditUnavailableError,
         EngineUnavailableError,
+        ClusterUnavailableError,
+        NodeUnavailableError,
         InternalServerError,
     )
 }

@@ -25,7 +25,7 @@ class Mcp(Face[F]):
         self._path = f"{path}/mcp"
         self._conversation: dict[str, str] = {}
         # The latest event that `listen` got in this conversation.
-        self._heard: int | None = None
+        self._heard: int | str | None = None
 
     @method
     async def initialize(self, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from paddock.client.keys import Keys
 from paddock.client.loop_thread import LoopThread
 from paddock.client.memory import KeyMemory
 from paddock.client.named_snapshots import NamedSnapshots
+from paddock.client.nodes import Nodes
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.pool import Options, Pool
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
@@ -32,11 +33,14 @@ from paddock.client.transport import Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
+from paddock.contract.cluster import NodeNotice
 from paddock.contract.explanations import Explanation
 from paddock.contract.system import Readiness
 from paddock.contract.usage import Usages
 
 _PAGE = 500
+NODE_BACK = "node.back"
+_NODE_EVENTS = {"node.missing", NODE_BACK}
 
 
 class _Client(Face[F]):
@@ -75,6 +79,7 @@ class _Client(Face[F]):
         self.templates: Templates[F] = Templates(link)
         self.snapshots: NamedSnapshots[F] = NamedSnapshots(link)
         self.hooks: Hooks[F] = Hooks(link)
+        self.nodes: Nodes[F] = Nodes(link)
 
     def _thread(self) -> LoopThread | None:
         """The thread that runs coroutines for callers without an event loop."""
@@ -173,15 +178,22 @@ class _Client(Face[F]):
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @stream
-    async def events(self, *, after: int | None = None) -> AsyncGenerator[AuditEvent, None]:
+    async def events(
+        self, *, after: int | None = None, on_node: Callable[[str, bool], None] | None = None
+    ) -> AsyncGenerator[AuditEvent, None]:
         """Audit events of all sessions of this key (for an admin, of all sessions), without end.
 
         `after` is the `id` of the last event received; None: new events only. Survives broken
         connections; if `after` is None, events are missed during a break before the first event.
+        A cluster takes only 0 and None. If one of its nodes goes away or is back, `on_node`
+        receives its name, and whether it is there; no event of it is lost.
         """
         async with aclosing(resumed(self._api, "/api/events", after, never)) as events:
             async for event in events:
-                yield read(AuditEvent, event.data)
+                if event.name not in _NODE_EVENTS:
+                    yield read(AuditEvent, event.data)
+                elif on_node is not None:
+                    on_node(read(NodeNotice, event.data).node, event.name == NODE_BACK)
 
     @stream
     async def search(

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from paddock.client.errors import (
     CapacityExhaustedError,
+    ClusterUnavailableError,
     ConnectionLostError,
     EngineUnavailableError,
     NoAnswerError,
+    NodeUnavailableError,
     PaddockError,
     RateLimitedError,
     SandboxUnavailableError,
@@ -22,6 +24,8 @@ PASSING = (
     NoAnswerError,
     SandboxUnavailableError,
     EngineUnavailableError,
+    ClusterUnavailableError,
+    NodeUnavailableError,
     RateLimitedError,
 )
 _FIRST_SECONDS = 0.1

@@ -1,23 +1,25 @@
 """Parses Server-Sent Events from bytes as they arrive. No I/O."""
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from paddock.client.errors import NotPaddockError
 
 # An event has at most 256 KiB of output, and JSON may use six bytes for each.
 _MOST_EVENT_BYTES = 8 * 1024 * 1024
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class ServerEvent(NamedTuple):
-    """One event: its name, its parsed JSON data, and its id if it has one.
+    """One event: its name, its parsed JSON data, and its id if it has one: a cluster's are texts.
 
     An event without data, whose data is empty, only says with its id where to read on.
     """
 
     name: str
     data: dict[str, Any]
-    id: int | None
+    id: int | str | None
 
 
 class EventParser:
@@ -52,9 +54,13 @@ class EventParser:
 def _event(fields: dict[str, str]) -> ServerEvent:
     try:
         data = json.loads(fields["data"]) if fields["data"] else {}
-        number = int(fields["id"]) if "id" in fields else None
     except (ValueError, RecursionError):
         raise NotPaddockError("the server sends events that are not Paddock's") from None
     if not isinstance(data, dict):
         raise NotPaddockError("the server sends events that are not Paddock's")
-    return ServerEvent(fields.get("event", "message"), data, number)
+    return ServerEvent(fields.get("event", "message"), data, _id(fields.get("id")))
+
+
+def _id(text: str | None) -> int | str | None:
+    """A number, if it is one that a machine counts."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else text

@@ -13,7 +13,7 @@ E = TypeVar("E")
 
 
 async def resumed(
-    api: Transport, path: str, after: int | None, over: Callable[[], Awaitable[bool]]
+    api: Transport, path: str, after: int | str | None, over: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream, each once, however often the connection breaks.
 

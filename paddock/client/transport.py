@@ -179,7 +179,7 @@ class Transport:
         method: str,
         path: str,
         *,
-        after: int | None = None,
+        after: int | str | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,

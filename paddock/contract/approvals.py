@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.base import WORDS, Count, Model, RiskTier, Time, example
-from paddock.contract.fields import PageSize, Whole
+from paddock.contract.cluster import MOST_POSITION, Missing
+from paddock.contract.fields import PageSize
 from paddock.contract.requests import Body, SessionFilter
 
 APPROVAL: dict[str, Any] = {
@@ -55,10 +56,11 @@ class Approval(Model):
 class Approvals(Model):
     """Approvals, newest first; `next` is the `cursor` of the next page."""
 
-    model_config = example({"items": [APPROVAL], "next": None})
+    model_config = example({"items": [APPROVAL], "next": None, "missing": []})
 
     items: list[Approval]
     next: str | None
+    missing: Missing = []
 
 
 class ApprovalBody(Body):
@@ -76,4 +78,4 @@ class ApprovalsQuery(SessionFilter):
 
     status: Literal["pending", "approved", "denied", "expired"] | None = None
     limit: PageSize = 100
-    cursor: Whole | None = None
+    cursor: Annotated[str, Field(min_length=1, max_length=MOST_POSITION)] | None = None

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
-from paddock.contract.fields import Moment, PageSize, Positive, Whole
+from paddock.contract.cluster import Missing, PositivePosition, WholePosition
+from paddock.contract.fields import Moment, PageSize, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
 _EVENT = {
@@ -94,18 +95,22 @@ class AuditEvents(Model):
 
 
 class FoundEvents(Model):
-    """Events, newest first; `next` is the `cursor` of the next page, even after an empty page."""
+    """Events, newest first; `next` is the `cursor` of the next page, even after an empty page.
+
+    It is a number, or a text of a cluster, whose events have ids of their nodes.
+    """
 
     SPARSE = True
 
-    model_config = example({"items": [_EVENT], "next": 812, "archived": 0})
+    model_config = example({"items": [_EVENT], "next": 812, "archived": 0, "missing": []})
 
     items: list[AuditEvent]
-    next: int | None
+    next: int | str | None
     archived: Count = Field(
         description="Number of matching sessions whose chains are archived, so that they were not "
         "searched."
     )
+    missing: Missing = []
 
 
 class AuditStats(Model):
@@ -218,9 +223,15 @@ class ReindexBody(Body):
 
 
 class EventsQuery(Query):
-    """The position of the last event received: `seq` in a session, `id` over all sessions."""
+    """The position of the last event received: its `seq`."""
 
     after: Whole | None = None
+
+
+class AllEventsQuery(Query):
+    """The position of the last event received: its `id`, or in a cluster the stream's."""
+
+    after: WholePosition | None = None
 
 
 class AuditQuery(IncarnationQuery):
@@ -256,7 +267,7 @@ class SearchQuery(SessionFilter):
     since: Moment | None = Field(default=None, alias="from")
     until: Moment | None = Field(default=None, alias="to")
     limit: PageSize = 100
-    cursor: Positive | None = None
+    cursor: PositivePosition | None = None
 
 
 class DenialGroup(Model):
@@ -286,11 +297,13 @@ class DeniedMost(Model):
                 }
             ],
             "next": None,
+            "missing": [],
         }
     )
 
     items: list[DenialGroup]
     next: None
+    missing: Missing = []
 
 
 class DenialsQuery(Query):

@@ -57,6 +57,7 @@ class Problem(Model):
     session_status: str | None = Field(default=None, description="How the session ended.")
     rationale: str | None = Field(default=None, description="Why the session ended.")
     command_id: str | None = Field(default=None, description="The command concerned.")
+    node: str | None = Field(default=None, description="The node that does not answer.")
     pty: str | None = Field(default=None, description="The terminal concerned.")
     archive: str | None = Field(
         default=None, description="The file in the archive directory that contains the chain."

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from paddock.contract.budget import BudgetBody
+from paddock.contract.cluster import PlacementBody, SessionKeys
 from paddock.contract.egress import NarrowingBody
 from paddock.contract.fields import (
     LEVEL_SCHEMA,
@@ -155,6 +156,14 @@ class SessionBody(Body):
         default=None, description="The caller's name for the episode of the work."
     )
 
+    placement: PlacementBody = Field(
+        default_factory=PlacementBody, description="Where it is put in a cluster."
+    )
+    recovery: Literal["none", "snapshot"] = Field(
+        default="none",
+        description="What happens if its node is lost: `none`, it is there again when the node "
+        "is. `snapshot` is refused where nothing keeps snapshots for that.",
+    )
     from_snapshot: SnapshotRef | None = Field(
         default=None,
         description="The name or the id of a snapshot of its key: its workspace begins with these "
@@ -298,6 +307,10 @@ class SessionsQuery(Query):
     )
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None
+    keys: SessionKeys | None = Field(
+        default=None,
+        description="Of these lives only, as the nodes of a cluster name them, split by commas.",
+    )
 
 
 class RestoreQuery(Query):

@@ -10,6 +10,7 @@ from pydantic import (
 from paddock.contract.base import WORDS, Count, LevelName, Model, Time, example
 from paddock.contract.budget import EXAMPLE as BUDGET
 from paddock.contract.budget import Budget
+from paddock.contract.cluster import Missing
 from paddock.contract.commands import Command
 from paddock.contract.policies import EXAMPLE as POLICY
 from paddock.contract.policies import PolicyVersion
@@ -49,6 +50,7 @@ EXAMPLE: dict[str, Any] = {
     "id": _ID,
     "incarnation": 1,
     "owner": "ci",
+    "node": None,
     "status": "active",
     "activity": "idle",
     **_SETTINGS,
@@ -189,6 +191,9 @@ class Session(Model):
     id: str
     incarnation: int = Field(ge=1, description="The incarnation of the session id.")
     owner: str = Field(description="The name of the key that created it.")
+    node: str | None = Field(
+        default=None, description="The node where it lives; null without a cluster."
+    )
     status: Annotated[Status, Strict(False), WORDS]
     activity: Annotated[Activity, Strict(False), WORDS] = Field(
         description="`running` while a command, a tool or a turn is busy; a run also while it "
@@ -263,10 +268,11 @@ class CreatedSession(Session):
 class Sessions(Model):
     """Sessions, newest first; `next` is the `cursor` of the next page."""
 
-    model_config = example({"items": [EXAMPLE], "next": None})
+    model_config = example({"items": [EXAMPLE], "next": None, "missing": []})
 
     items: list[Session]
     next: str | None
+    missing: Missing = []
 
 
 class PurgedWorkspace(Model):

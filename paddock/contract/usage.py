@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.cluster import Missing
 from paddock.contract.fields import Whole
 from paddock.contract.inspection import DiskUsage
 from paddock.contract.requests import Query
@@ -69,6 +70,7 @@ class Usages(Model):
             "host": _HOST,
             "items": [_SESSION],
             "next": None,
+            "missing": [],
         }
     )
 
@@ -82,6 +84,7 @@ class Usages(Model):
     )
     items: list[SessionUsage]
     next: None
+    missing: Missing = []
 
 
 class UsageQuery(Query):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -31,6 +32,7 @@ from tests.support.cluster_store import (
 )
 from tests.support.limits import WAIT_SECONDS
 from tests.support.postgres import FreshDatabase
+from tests.support.until import until
 
 HOUR = 3600.0
 
@@ -63,8 +65,8 @@ async def test_a_node_believes_in_its_lease_from_the_sending_on(
     class Slow:
         """The database, whose answer takes 4 s."""
 
-        async def transaction(self, work: object) -> object:
-            result = await database.transaction(work)  # type: ignore[arg-type, misc]
+        async def transaction(self, work: Any) -> Any:
+            result = await database.transaction(work)
             clock.now += 4
             return result
 
@@ -206,7 +208,7 @@ async def test_a_forgotten_name_may_be_another_machines(database: ClusterDatabas
 async def test_a_claim_and_the_end_of_its_node_are_one_after_the_other(
     database: ClusterDatabase,
 ) -> None:
-    """However they meet: a claim that succeeds is on a node of the cluster, or was freed with it."""
+    """However they meet: what was claimed is freed with its node, or was refused."""
     for number in range(8):
         node = await joined(database, f"node-{number}")
         claims = [node.places.claim(claim(f"r{number}-{each}")) for each in range(6)]
@@ -289,8 +291,7 @@ async def test_a_member_joins_renews_and_joins_again(
     async with asyncio.timeout(WAIT_SECONDS):
         # Nobody is sent there before the places are compared.
         assert await compared.get() == (1, False)
-        while not node.lease.alive:
-            await asyncio.sleep(0.01)
+        await until(lambda: node.lease.alive)
         (known,) = await directory.nodes()
         assert known.report.labels == {"zone": "a"}
         assert (known.report.epoch, known.report.used_by) == (1, {"ann": 2})
@@ -298,8 +299,7 @@ async def test_a_member_joins_renews_and_joins_again(
         assert await compared.get() == (2, False)
         # A copy of the state directory takes over, and this one does not fight for the name.
         await joined(database, "node-1")
-        while node.lease.alive:
-            await asyncio.sleep(0.01)
+        await until(lambda: not node.lease.alive)
         assert compared.empty()
     assert tasks.check().status != "failure"
     await member.close()

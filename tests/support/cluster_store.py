@@ -158,10 +158,15 @@ async def joined(
     clock: Callable[[], float] | None = None,
     *,
     lasting: bool = True,
+    sent: int = 0,
 ) -> StoreNode:
-    """A node with a lease; `lasting`: it ends long after the test, however busy the machine is."""
+    """A node with a lease; `lasting`: it ends long after the test, however busy the machine is.
+
+    `sent` is the highest id that its outbox has given.
+    """
     node = made_node(database, name, identity, **({} if clock is None else {"clock": clock}))
-    await node.lease.register()
+    node.outbox.sent = sent
+    await node.lease.register(sent)
     await node.lease.renew()
     if lasting:
         await set_lease(database, name, "1 day")

@@ -141,11 +141,13 @@ def test_metrics_of_the_host_are_the_node_s() -> None:
             pool,
             key_bytes,
             LoopLag(),
+            cast(Any, SimpleNamespace(waiting=7)),
         )
     )
     text = generate_latest(registry).decode()
     assert "paddock_host_cpus 2.0" in text
     assert "paddock_audit_index_lag_events 3.0" in text
     assert "paddock_egress_bytes_total 5.0" in text
+    assert "paddock_outbox_messages 7.0" in text
     assert 'paddock_host_cpu_seconds_total{mode="user"} 1.5' in text
     assert "paddock_host_disk_total_bytes 8.589934592e+09" in text

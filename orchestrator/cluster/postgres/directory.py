@@ -98,13 +98,12 @@ async def _look(
     """Wanted rows among the next ones, and where to go on; None: there are no more."""
     query, values = _query(owner, after, most, filters)
     rows = await connection.fetch(query, *values)
-    found = [_listed(row) for row in rows if row["wanted"]]
-    if len(found) == most:
-        last = found[-1]
-        return found, (last.summary.created_at, last.session_key)
-    # The last row that was examined is always among them.
-    complete = not rows or rows[-1]["number"] < _MOST_EXAMINED
-    return found, None if complete else (rows[-1]["created_at"], rows[-1]["session_key"])
+    found = [row for row in rows if row["wanted"]][:most]
+    # The last row that was examined is always among the rows, wanted or not.
+    last = found[-1] if len(found) == most else rows[-1] if rows else None
+    over = not rows or (last is rows[-1] and last["number"] < _MOST_EXAMINED)
+    position = None if over or last is None else (last["created_at"], last["session_key"])
+    return [_listed(row) for row in found], position
 
 
 def _query(
@@ -152,9 +151,9 @@ def _query(
             ) each
         ), last AS (SELECT max(number) AS number FROM examined)
         SELECT examined.* FROM examined, last
-        WHERE number = last.number OR number IN (
+        WHERE examined.number = last.number OR examined.number IN (
             SELECT number FROM examined WHERE wanted ORDER BY number LIMIT {value(most)}
-        ) ORDER BY number
+        ) ORDER BY examined.number
     """  # noqa: S608 - names are ours
     return query, values
 

@@ -125,7 +125,8 @@ class Lease:
             " VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp())"
             " ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch,"
             " identity = excluded.identity, holder = excluded.holder, state = excluded.state,"
-            " report = excluded.report"
+            " report = excluded.report,"
+            " until = CASE WHEN n.state = 'gone' THEN excluded.until ELSE n.until END"
             " WHERE n.identity = excluded.identity OR n.state = 'gone' RETURNING true",
             *(self.node, epoch, self._identity, self.holder, state, report),
         )

@@ -33,6 +33,7 @@ class PostgresMembership:
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
         self._member = False
+        self._said = ""
 
     @property
     def epoch(self) -> int:
@@ -72,6 +73,12 @@ class PostgresMembership:
             self._member = not error.forgotten
             raise
 
+    def _complain(self, why: str) -> None:
+        """Once for each reason, not every three seconds."""
+        if why != self._said:
+            log.warning("the lease of this node is not renewed: %s", why)
+        self._said = why
+
     async def _keep(self, joined: Joined) -> None:
         while True:
             # A renewal that waits for its time-out is no reason to wait longer for the next.
@@ -81,5 +88,7 @@ class PostgresMembership:
                     await self._once(joined)
                 except (ClusterUnavailableError, ConfigError) as error:
                     this.failed = True
-                    log.warning("the lease of this node is not renewed: %s", error)
+                    self._complain(str(error))
+                else:
+                    self._said = ""
             await asyncio.sleep(max(0.0, began + RENEWAL_SECONDS - boottime()))

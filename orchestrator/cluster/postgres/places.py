@@ -33,7 +33,7 @@ WITH held AS MATERIALIZED (
 ), space AS (
     INSERT INTO workspaces AS w (id, owner, node, bytes)
     SELECT $4, $6, $1, $12::bigint FROM node WHERE $11::bigint > 0
-    ON CONFLICT (id) DO UPDATE SET bytes = greatest(w.bytes, excluded.bytes)
+    ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes
     WHERE w.owner = excluded.owner AND w.node = excluded.node AND NOT w.volume RETURNING bytes
 ), record AS (
     INSERT INTO records (session_key, id, session_id, owner, node, created_at, status, level,

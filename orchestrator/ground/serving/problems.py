@@ -27,6 +27,8 @@ STATUSES = {
     "capacity_exhausted": HTTPStatus.SERVICE_UNAVAILABLE,
     "audit_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "engine_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "cluster_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 

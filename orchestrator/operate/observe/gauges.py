@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.host.node.base import Load, Node
 from orchestrator.operate.hooks.hooks import Hooks
@@ -34,6 +35,7 @@ class Gauges(Collector):
         pool: WarmPool,
         key_bytes: KeyBytes,
         lag: LoopLag,
+        outbox: Outbox,
     ) -> None:
         """`levels` are the names of the levels in force."""
         self._sessions = sessions
@@ -44,6 +46,7 @@ class Gauges(Collector):
         self._pool = pool
         self._key_bytes = key_bytes
         self._lag = lag
+        self._outbox = outbox
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics."""
@@ -53,6 +56,11 @@ class Gauges(Collector):
             "paddock_egress_bytes",
             "Bytes of all sessions to and from the outside, through the way out, since the start.",
             self._key_bytes.total,
+        )
+        yield GaugeMetricFamily(
+            "paddock_outbox_messages",
+            "Messages that the cluster has not been told yet; 0 without a cluster.",
+            self._outbox.waiting,
         )
         yield from self._of_the_loop()
         yield from _of_the_host(self._node.load())

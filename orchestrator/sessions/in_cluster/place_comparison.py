@@ -114,7 +114,8 @@ class PlaceComparison:
 
     async def _forget_workspaces(self, mine: Mine, sizes: dict[str, int]) -> None:
         """Has the cluster forget workspaces and volumes that are gone, or were never made."""
-        gone = (each for each in mine.workspaces if each not in sizes)
+        here = {each.lower() for each in sizes}  # ids in the cluster ignore case
+        gone = (each for each in mine.workspaces if each.lower() not in here)
         await self._write(self._places.purged(each) for each in gone)
 
     async def _write(self, effects: Iterable[Effect | None]) -> None:

@@ -1,15 +1,19 @@
 """Places of sessions: taken before a session is recorded, shown as they change, released."""
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from orchestrator.cluster.base import Places
 from orchestrator.ground.errors import ConflictError, RateLimitedError
 from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.sessions.in_cluster.session_place import claim_of, summary_of
 from orchestrator.state.session import Session
 from paddock.contract.words import Status
+
+log = logging.getLogger(__name__)
 
 
 class SessionPlaces:
@@ -29,7 +33,7 @@ class SessionPlaces:
         try:
             yield
         except BaseException:
-            await self._places.unclaim(session.key)
+            await self._give_back(session)
             raise
 
     async def take(self, session: Session, quota: KeyLimits) -> None:
@@ -39,10 +43,17 @@ class SessionPlaces:
         except (ConflictError, RateLimitedError):
             raise
         except BaseException:  # the answer may be lost, and not the claim
-            await self._places.unclaim(session.key)
+            await self._give_back(session)
             raise
         if place.number:
             session.cluster, session.place = self._cluster, place.number
+
+    async def _give_back(self, session: Session) -> None:
+        """Gives the place back, or leaves that to the next start, which compares the places."""
+        try:
+            await self._places.unclaim(session.key)
+        except StoreError as error:
+            log.warning("the next start gives back the place of %s: %s", session.id, error)
 
     def changed(
         self, session: Session, *, status: Status | None = None, level: str | None = None

@@ -53,7 +53,11 @@ def _over_tls(value: str) -> str:
 
 
 def _file(value: AbsolutePath) -> AbsolutePath:
-    if not value.is_file():
+    try:
+        found = value.is_file()
+    except OSError as error:  # such as a name that no file can have
+        raise ValueError(f"{str(value)[:200]}: {error.strerror}") from None
+    if not found:
         raise ValueError(f"{value}: no such file")
     return value
 

@@ -75,13 +75,15 @@ _FILTERS = {
     "session_key": "session_key = :session_key",
     "status": "status = :status",
     "before": "number < :before",
+    "after_id": "number < (SELECT number FROM approvals WHERE id = :after_id)",
 }
 
 
 class ApprovalPage(NamedTuple):
     """Filters for approvals, newest first; filters that are None are off.
 
-    `before` is the number before which the page begins.
+    `before` is the number before which the page begins, `after_id` the approval after which it
+    does: one of them, or none.
     """
 
     owner: str | None
@@ -89,6 +91,7 @@ class ApprovalPage(NamedTuple):
     status: str | None
     before: int | None
     limit: int
+    after_id: str | None = None
 
 
 def inserting(approval: Approval) -> Effect:

@@ -176,14 +176,16 @@ class Approvals:
         session_key: str | None = None,
         status: str | None = None,
         before: int | None = None,
+        after_id: str | None = None,
         limit: int = 100,
     ) -> tuple[list[Approval], int | None]:
         """The approvals that the principal may see, newest first, and the start of the next page.
 
-        With `session_key`, those of that session, if the principal may see it.
+        With `session_key`, those of that session, if the principal may see it. The page begins
+        `before` a number, which an earlier page ended with, or after the approval `after_id`.
         """
         wanted = approval_rows.ApprovalPage(
-            principal.sees_owner, session_key, status, before, limit
+            principal.sees_owner, session_key, status, before, limit, after_id
         )
         return await self._database.browse(partial(approval_rows.page, wanted=wanted))
 

@@ -15,7 +15,7 @@ export class Approvals {
   /** The approvals, newest first. */
   list(filters: Query<"list_approvals"> = {}, options?: CallOptions): Pages<Approval> {
     return new Pages(async (next) => {
-      const cursor = next === undefined ? filters.cursor : Number(next);
+      const cursor = next ?? filters.cursor;
       return await this.api.call("list_approvals", { query: { ...filters, cursor } }, options);
     });
   }
@@ -45,9 +45,9 @@ export class Approvals {
         const { events, end } = await this.api.begunEvents("follow_all", {}, options);
         try {
           yield* await this.#unseen(seen, options);
-          for await (const { data } of events) {
+          for await (const { event } of events) {
             patience.renew();
-            if (data.operation === "approval.request") yield* await this.#unseen(seen, options);
+            if (event === "approval.request") yield* await this.#unseen(seen, options);
           }
         } finally {
           end();

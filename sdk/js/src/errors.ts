@@ -127,6 +127,12 @@ export class AuditUnavailableError extends PaddockAPIError {}
 /** The container engine does not answer or refused; the call may be retried. */
 export class EngineUnavailableError extends PaddockAPIError {}
 
+/** The cluster's database does not answer: what needs it is refused, the rest goes on. */
+export class ClusterUnavailableError extends PaddockAPIError {}
+
+/** The machine where it is does not answer; with 502, the record says what was carried out. */
+export class NodeUnavailableError extends PaddockAPIError {}
+
 /** Something failed inside the control plane; its log has the request id. */
 export class InternalServerError extends PaddockAPIError {}
 
@@ -151,6 +157,8 @@ export const ERRORS: Readonly<Record<string, typeof PaddockAPIError>> = {
   capacity_exhausted: CapacityExhaustedError,
   audit_unavailable: AuditUnavailableError,
   engine_unavailable: EngineUnavailableError,
+  cluster_unavailable: ClusterUnavailableError,
+  node_unavailable: NodeUnavailableError,
   internal_error: InternalServerError,
 };
 

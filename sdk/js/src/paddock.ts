@@ -23,6 +23,7 @@ import type {
   LanguageModel,
   Level,
   ListedPolicy,
+  NodeNotice,
   Readiness,
   Tool,
   Usages,
@@ -61,6 +62,12 @@ export interface ClientOptions {
   readonly fetch?: typeof fetch | undefined;
   /** Is used instead of the runtime's own. */
   readonly WebSocket?: typeof WebSocket | undefined;
+}
+
+/** How the events of all sessions are followed. */
+export interface EventsOptions {
+  readonly after?: number | undefined;
+  readonly onNode?: ((node: string, there: boolean) => void) | undefined;
 }
 
 /**
@@ -129,15 +136,18 @@ export class Paddock {
    * Audit events of all sessions of this key (for an admin, of all sessions), without end.
    *
    * `after` is the `id` of the last event received; without it, new events only. Survives broken
-   * connections.
+   * connections. If a node of a cluster goes away or is back, `onNode` receives its name, and
+   * whether it is there.
    */
   async *events(
-    { after }: { readonly after?: number } = {},
+    { after, onNode }: EventsOptions = {},
     options: CallOptions = {},
   ): AsyncGenerator<AuditEvent, void> {
     const never = () => Promise.resolve(false);
     for await (const event of resumed(this.#api, "follow_all", {}, after, never, options)) {
-      yield event.data;
+      if (event.event === "node.missing" || event.event === "node.back") {
+        onNode?.((event.data as NodeNotice).node, event.event === "node.back");
+      } else yield event.data as AuditEvent;
     }
   }
 

@@ -17,7 +17,7 @@ export async function* resumed<N extends Name>(
   api: Api,
   name: N,
   given: Arguments<N>,
-  after: number | undefined,
+  after: number | string | undefined,
   isOver: () => Promise<boolean>,
   options: CallOptions,
 ): AsyncGenerator<EventOf<N>, void> {
@@ -27,7 +27,7 @@ export async function* resumed<N extends Name>(
     try {
       for await (const event of api.events(name, given, options, position)) {
         patience.renew();
-        position = (event as { id: number | undefined }).id ?? position;
+        position = (event as { id: number | string | undefined }).id ?? position;
         yield event;
       }
       if (await isOver()) return;

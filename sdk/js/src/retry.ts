@@ -2,9 +2,11 @@
 
 import {
   CapacityExhaustedError,
+  ClusterUnavailableError,
   ConnectionLostError,
   EngineUnavailableError,
   NoAnswerError,
+  NodeUnavailableError,
   RateLimitedError,
   SandboxUnavailableError,
   UnreachableError,
@@ -18,6 +20,8 @@ const PASSING = [
   NoAnswerError,
   SandboxUnavailableError,
   EngineUnavailableError,
+  ClusterUnavailableError,
+  NodeUnavailableError,
   RateLimitedError,
 ];
 

@@ -2,10 +2,10 @@
 
 import { NotPaddockError } from "./errors.js";
 
-/** One event: its name, its JSON data, and its id if it has one. */
+/** One event: its name, its JSON data, and its id if it has one: a cluster's are texts. */
 export interface ServerEvent {
   readonly event: string;
-  readonly id: number | undefined;
+  readonly id: number | string | undefined;
   readonly data: unknown;
 }
 
@@ -54,10 +54,10 @@ function read(fields: ReadonlyMap<string, string>, text: string): ServerEvent {
   const id = fields.get("id");
   try {
     const data: unknown = JSON.parse(text);
-    if (typeof data === "object" && data !== null && (id === undefined || /^\d+$/.test(id))) {
+    if (typeof data === "object" && data !== null) {
       return {
         event: fields.get("event") ?? "message",
-        id: id === undefined ? undefined : Number(id),
+        id: id !== undefined && /^\d{1,15}$/.test(id) ? Number(id) : id,
         data,
       };
     }

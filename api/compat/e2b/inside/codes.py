@@ -43,6 +43,8 @@ _CODES: Mapping[str, str] = {
     "capacity_exhausted": "resource_exhausted",
     "sandbox_unavailable": "unavailable",
     "engine_unavailable": "unavailable",
+    "cluster_unavailable": "unavailable",
+    "node_unavailable": "unavailable",
     "audit_unavailable": "unavailable",
     "misdirected_request": "invalid_argument",
     "precondition_failed": "failed_precondition",

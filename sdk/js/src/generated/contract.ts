@@ -68,6 +68,8 @@ export type ApprovalBody = {
 export type Approvals = {
   items: readonly Approval[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** A chain in a file of the archive; `seq` and `hash` are those of its last event. */
@@ -586,6 +588,8 @@ export type CreatedSession = {
   incarnation: number;
   /** The name of the key that created it. */
   owner: string;
+  /** The node where it lives; null without a cluster. */
+  node?: string | null | undefined;
   status: Status;
   /** `running` while a command, a tool or a turn is busy; a run also while it waits for its model. */
   activity: Activity;
@@ -679,6 +683,8 @@ export type DenialGroup = {
 export type DeniedMost = {
   items: readonly DenialGroup[];
   next: null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** Usage of the workspace's file system. */
@@ -1139,12 +1145,18 @@ export type Forks = {
   sessions: readonly CreatedSession[];
 };
 
-/** Events, newest first; `next` is the `cursor` of the next page, even after an empty page. */
+/**
+ * Events, newest first; `next` is the `cursor` of the next page, even after an empty page.
+ *
+ * It is a number, or a text of a cluster, whose events have ids of their nodes.
+ */
 export type FoundEvents = {
   items: readonly AuditEvent[];
-  next: number | null;
+  next: number | string | null;
   /** Number of matching sessions whose chains are archived, so that they were not searched. */
   archived: number;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** A session's new handle; the old one is invalid. */
@@ -1304,6 +1316,8 @@ export type InspectedSession = {
   incarnation: number;
   /** The name of the key that created it. */
   owner: string;
+  /** The node where it lives; null without a cluster. */
+  node?: string | null | undefined;
   status: Status;
   /** `running` while a command, a tool or a turn is busy; a run also while it waits for its model. */
   activity: Activity;
@@ -1845,6 +1859,10 @@ export type NamedSessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** Where it is put in a cluster. */
+  placement?: PlacementBody | undefined;
+  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
@@ -1898,6 +1916,79 @@ export type NarrowingBody = {
 
 /** Nothing, or an empty object. Bodies of its subclasses may be missing, too. */
 export type NoBody = {};
+
+/** A machine of the cluster. */
+export type Node = {
+  name: string;
+  /** `draining`: it gets no new sessions; `gone`: it was given up. */
+  state: "ready" | "draining" | "gone";
+  /** Whether its lease has not ended. */
+  alive: boolean;
+  /** How long ago it has renewed its lease. */
+  silent_seconds: number;
+  /** What it can give to sandboxes. */
+  capacity: NodeAmounts;
+  /** What it has given to them. */
+  used: NodeAmounts;
+  /** By which sessions may choose it. */
+  labels: Record<string, string>;
+  /** The levels that it can enforce. */
+  levels: readonly string[];
+  /** The images that it has. */
+  images: readonly string[];
+  /** Its program's version. */
+  version: string;
+};
+
+/** Cores, bytes of memory and sandboxes. */
+export type NodeAmounts = {
+  cpus: number;
+  memory_bytes: number;
+  sandboxes: number;
+};
+
+/** A node has gone away, or is back; the stream goes on with the others. */
+export type NodeNotice = {
+  node: string;
+};
+
+/** What the machine that answers has, and what of it is used. */
+export type NodeReport = {
+  /** Its name in its cluster; without one, the host's. */
+  name: string;
+  /** Its number in the cluster; 0 without one. */
+  epoch: number;
+  /** `draining`: it gets no new sessions; `gone`: its cluster has given it up. */
+  state: "ready" | "draining" | "gone";
+  /** Where gateways reach it; empty without a cluster. */
+  url: string;
+  /** What it can give to sandboxes. */
+  capacity: NodeAmounts;
+  /** What it has given to them. */
+  used: NodeAmounts;
+  /** Sessions that are being created or wait for that. */
+  creations: number;
+  /** By which sessions may choose it. */
+  labels: Record<string, string>;
+  /** The levels that it can enforce. */
+  levels: readonly string[];
+  /** The images that sessions may choose. */
+  images: readonly string[];
+  /** Sandboxes that wait for a session, by level and image. */
+  waiting: Record<string, number>;
+  /** Sandboxes by the keys that have them. */
+  used_by: Record<string, number>;
+  /** Its program's version. */
+  version: string;
+  /** The same on nodes that have the same levels. */
+  rules_digest: string;
+};
+
+/** The nodes of the cluster by name; none, if the server is one machine. */
+export type Nodes = {
+  items: readonly Node[];
+  next: null;
+};
 
 /** What a session remembers. */
 export type NoteBody = {
@@ -2076,6 +2167,14 @@ export type PendingCommand = {
   approval: Approval;
 };
 
+/** Where a session is put in a cluster. */
+export type PlacementBody = {
+  /** Labels that its node has; one machine without a cluster has none. */
+  labels?: Record<string, string> | undefined;
+  /** The id of a session on whose node it is put. */
+  near?: string | null | undefined;
+};
+
 /** Which policy a session has. */
 export type PolicyVersion = {
   /** Null: it is the session's own. */
@@ -2150,6 +2249,8 @@ export type Problem = {
   rationale?: string | null | undefined;
   /** The command concerned. */
   command_id?: string | null | undefined;
+  /** The node that does not answer. */
+  node?: string | null | undefined;
   /** The terminal concerned. */
   pty?: string | null | undefined;
   /** The file in the archive directory that contains the chain. */
@@ -2238,7 +2339,7 @@ export type QueueBody = {
 };
 
 /** Why a session ended; the only codes that are ever reported. */
-export type Rationale = "normal" | "crash" | "timeout" | "quarantined" | "budget_exhausted" | "CONTEXT_MISS";
+export type Rationale = "normal" | "crash" | "timeout" | "quarantined" | "budget_exhausted" | "CONTEXT_MISS" | "moved";
 
 /** The body of `POST …/reads`. */
 export type ReadBody = {
@@ -2543,6 +2644,8 @@ export type Session = {
   incarnation: number;
   /** The name of the key that created it. */
   owner: string;
+  /** The node where it lives; null without a cluster. */
+  node?: string | null | undefined;
   status: Status;
   /** `running` while a command, a tool or a turn is busy; a run also while it waits for its model. */
   activity: Activity;
@@ -2643,6 +2746,10 @@ export type SessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** Where it is put in a cluster. */
+  placement?: PlacementBody | undefined;
+  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
@@ -2735,6 +2842,8 @@ export type SessionVolume = {
 export type Sessions = {
   items: readonly Session[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** The body of `PUT …/settings`. */
@@ -3306,6 +3415,8 @@ export type Usages = {
   host: HostUsage | null;
   items: readonly SessionUsage[];
   next: null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** A volume. */
@@ -3428,6 +3539,8 @@ export interface Operations {
       order?: "asc" | "desc" | undefined;
       limit?: number | undefined;
       cursor?: string | undefined;
+      /** Of these lives only, as the nodes of a cluster name them, split by commas. */
+      keys?: string | undefined;
     };
     body: undefined;
     answer: Sessions;
@@ -4626,7 +4739,7 @@ export interface Operations {
       incarnation?: number | undefined;
       status?: "pending" | "approved" | "denied" | "expired" | undefined;
       limit?: number | undefined;
-      cursor?: number | undefined;
+      cursor?: string | undefined;
     };
     body: undefined;
     answer: Approvals;
@@ -4887,11 +5000,11 @@ export interface Operations {
   follow_all: {
     path: {};
     query: {
-      after?: number | undefined;
+      after?: number | string | undefined;
     };
     body: undefined;
     answer: undefined;
-    events: { event: string; id: number | undefined; data: AuditEvent };
+    events: { event: string; id: number | undefined; data: AuditEvent } | { event: "node.missing"; id: number | undefined; data: NodeNotice } | { event: "node.back"; id: number | undefined; data: NodeNotice };
   };
   /** List hooks */
   list_hooks: {
@@ -4965,7 +5078,7 @@ export interface Operations {
       from?: string | undefined;
       to?: string | undefined;
       limit?: number | undefined;
-      cursor?: number | undefined;
+      cursor?: number | string | undefined;
     };
     body: undefined;
     answer: FoundEvents;
@@ -5133,6 +5246,55 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: undefined;
+    events: never;
+  };
+  /** List the nodes of the cluster */
+  list_nodes: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Nodes;
+    events: never;
+  };
+  /** Give a node no new sessions */
+  drain_node: {
+    path: {
+      /** A node's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Node;
+    events: never;
+  };
+  /** Give a node new sessions again */
+  undrain_node: {
+    path: {
+      /** A node's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Node;
+    events: never;
+  };
+  /** Give a node up */
+  forget_node: {
+    path: {
+      /** A node's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Node;
+    events: never;
+  };
+  /** Show what the machine that answers has */
+  show_node: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: NodeReport;
     events: never;
   };
 }

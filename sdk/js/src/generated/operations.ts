@@ -148,4 +148,9 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   list_keys: ["GET", "/api/keys"],
   create_key: ["POST", "/api/keys"],
   revoke_key: ["DELETE", "/api/keys/{name}"],
+  list_nodes: ["GET", "/api/nodes"],
+  drain_node: ["POST", "/api/nodes/{name}/drain"],
+  undrain_node: ["POST", "/api/nodes/{name}/undrain"],
+  forget_node: ["POST", "/api/nodes/{name}/forget"],
+  show_node: ["GET", "/api/node"],
 };

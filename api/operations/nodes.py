@@ -1,0 +1,80 @@
+"""Nodes of a cluster, which its gateways list and change: one machine has none."""
+
+from api.shape.access import Access
+from api.shape.context import Context
+from api.shape.operation import operation
+from orchestrator.ground.errors import NotFoundError
+from paddock.contract.cluster import Node, Nodes
+from paddock.contract.requests import NoBody
+
+_TAG = "Nodes"
+_NODES = "/api/nodes"
+_NODE = _NODES + "/{name}"
+_CHANGED = "The node as it is now."
+_ERRORS = ("not_found", "conflict")
+
+
+@operation(
+    "GET",
+    _NODES,
+    Access.ADMIN,
+    tag=_TAG,
+    summary="List the nodes of the cluster",
+    answers="The nodes.",
+)
+async def list_nodes(context: Context) -> Nodes:
+    """The machines of the cluster by name: state, lease, what they have and what is used of it.
+
+    A server that is one machine has none. Only admins' keys may do this.
+    """
+    return Nodes(items=[], next=None)
+
+
+@operation(
+    "POST",
+    _NODE + "/drain",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Give a node no new sessions",
+    answers=_CHANGED,
+    errors=_ERRORS,
+)
+async def drain_node(context: Context, name: str, body: NoBody) -> Node:
+    """The node gets no new sessions; those that it has stay. Only admins' keys may do this."""
+    raise _unknown(name)
+
+
+@operation(
+    "POST",
+    _NODE + "/undrain",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Give a node new sessions again",
+    answers=_CHANGED,
+    errors=_ERRORS,
+)
+async def undrain_node(context: Context, name: str, body: NoBody) -> Node:
+    """The node gets new sessions again. Only admins' keys may do this."""
+    raise _unknown(name)
+
+
+@operation(
+    "POST",
+    _NODE + "/forget",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Give a node up",
+    answers=_CHANGED,
+    errors=_ERRORS,
+)
+async def forget_node(context: Context, name: str, body: NoBody) -> Node:
+    """Gives up a node that is silent, with all places of sessions on it, whose ids are free again.
+
+    Its sessions can't be reached any more. If the machine returns, it ends them, because the places
+    are no longer its own. Only admins' keys may do this.
+    """
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"no node {name[:64]}: this server is one machine")

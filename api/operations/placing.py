@@ -1,0 +1,25 @@
+"""Whether a new session may be put on this node: by labels, near another one, with recovery."""
+
+from api.shape.context import Context
+from orchestrator.ground.errors import ValidationError
+from orchestrator.sessions.sessions import Sessions
+from paddock.contract.session_requests import SessionBody
+
+
+def check_placement(context: Context, sessions: Sessions, body: SessionBody) -> None:
+    """Refuses what this node can't give, instead of leaving it out.
+
+    A gateway has chosen the node by the same wishes, so that here they hold or are refused. Raises:
+    ValidationError.
+    """
+    if body.recovery != "none":
+        text = "recovery can only be none: no node of this version takes over others' sessions"
+        raise ValidationError(text, field="recovery")
+    placement = body.placement
+    for name in sorted(placement.labels):
+        text = f"placement.labels.{name}: there is no node with this label"
+        raise ValidationError(text, field=f"placement.labels.{name}")
+    near = placement.near
+    if near is not None and sessions.finder.existing(context.principal, near) is None:
+        text = "placement.near: there is no live session with this id"
+        raise ValidationError(text, field="placement.near")

@@ -1,0 +1,1 @@
+"""What a gateway answers itself: one list, one stream, one search over all nodes."""

@@ -1,0 +1,230 @@
+"""The routes that a gateway answers itself, for all nodes.
+
+The caller's key is known here by the cluster's database. The nodes that are asked get the caller's
+credentials, and decide for themselves.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from typing import NamedTuple, TypeVar
+
+from aiohttp import web
+
+from gateway.access import ADMINS, READERS, authorize
+from gateway.dispatch import KIND
+from gateway.faces.answers import listed, refused, small
+from gateway.faces.asking import Answer, Asking, Headers, Query, RefusedError
+from gateway.faces.asking import Asked as AllAnswers
+from gateway.faces.decisions import Decisions
+from gateway.faces.nodes import NodeChanges, NodeList
+from gateway.faces.pages import APPROVALS, SEARCH, MergedList
+from gateway.faces.positions import Position, Positions, Series
+from gateway.faces.queries import (
+    ClusterApprovalsQuery,
+    ClusterEventsQuery,
+    ClusterSearchQuery,
+)
+from gateway.faces.sessions import ListPage, SessionList
+from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
+from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
+from gateway.headers import for_node
+from gateway.open import Gateway
+from gateway.proxy import read_body
+from orchestrator.ground.errors import TooLargeError
+from orchestrator.ground.serving import stream
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.requests import query_parameters, read_query
+from paddock.contract.audit import DenialsQuery
+from paddock.contract.requests import NoQuery
+from paddock.contract.requests import Query as QueryModel
+from paddock.contract.session_requests import SessionsQuery
+from paddock.contract.usage import UsageQuery
+
+_KIND = "merged"
+_MOST_BODY = 256 * 1024
+_SENT_HEADERS = frozenset(
+    {"host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"}
+)
+_EVENT_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "X-Accel-Buffering": "no",
+    "Cache-Control": "no-store",
+}
+_ALIVE = b": alive\n\n"
+_FIRST = "0"
+Model = TypeVar("Model", bound=QueryModel)
+Handler = Callable[["Asked"], Awaitable[web.StreamResponse]]
+
+
+class Asked(NamedTuple):
+    """A request, its caller, and the headers with which nodes are asked for it."""
+
+    request: web.Request
+    caller: Principal
+    headers: Headers
+
+    def query(self, model: type[Model]) -> Model:
+        """The query as `model`. Raises: ValidationError."""
+        return read_query(self.request.rel_url.raw_query_string, model)
+
+    @property
+    def parameters(self) -> Query:
+        """The query's parameters as they were sent."""
+        return query_parameters(self.request.rel_url.raw_query_string)
+
+
+class Faces:
+    """Answers for all nodes."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        cluster: str,
+        changes: NodeChanges,
+        *,
+        asking: Asking | None = None,
+        pauses: Pauses = PAUSES,
+    ) -> None:
+        """`cluster` is its name, which positions have; `changes` are the database's."""
+        self._gateway = gateway
+        self._pauses = pauses
+        members = gateway.members
+        self._asking = asking = asking or Asking()
+        self._sessions = SessionList(gateway.directory, members, asking)
+        self._approvals = MergedList(APPROVALS, cluster, members, asking)
+        self._search = MergedList(SEARCH, cluster, members, asking)
+        self._decisions = Decisions(members, asking)
+        self._nodes = NodeList(gateway.directory, members, changes)
+        self._positions = Positions(cluster, Series.EVENTS)
+
+    def add_to(self, app: web.Application) -> None:
+        """Adds the routes."""
+        for path, handler in (
+            ("/api/sessions", self._list_sessions),
+            ("/api/approvals", self._list_approvals),
+            ("/api/audit", self._search_audit),
+            ("/api/audit/denials", self._count_denials),
+            ("/api/usage", self._show_usage),
+            ("/api/events", self._follow_all),
+        ):
+            app.router.add_get(path, self._answering(handler, READERS), allow_head=False)
+        decide = self._answering(self._decide, READERS)
+        app.router.add_post("/api/approvals/{approval_id}", decide)
+        nodes = self._answering(self._list_nodes, ADMINS)
+        app.router.add_get("/api/nodes", nodes, allow_head=False)
+        change = self._answering(self._change_node, ADMINS)
+        app.router.add_post("/api/nodes/{name}/{change:drain|undrain|forget}", change)
+
+    def _answering(
+        self, handler: Handler, roles: Collection[Role]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler behind the checks that all of them have."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            request[KIND] = _KIND
+            caller = authorize(self._gateway.keys, request, roles)
+            sent = for_node([*request.headers.items()], request.remote or "", request.scheme)
+            headers = [pair for pair in sent if pair[0].lower() in _SENT_HEADERS]
+            with self._gateway.open_requests.counted(request):
+                try:
+                    return await handler(Asked(request, caller, headers))
+                except RefusedError as error:
+                    return refused(error.refusal)
+
+        return answer
+
+    async def _list_sessions(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(SessionsQuery)
+        owner = asked.caller.sees_owner
+        page = await self._sessions.page(owner, query, asked.parameters, asked.headers)
+        return await _listed(asked.request, page)
+
+    async def _list_approvals(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(ClusterApprovalsQuery)
+        page = await self._approvals.page(
+            query.cursor, query.limit, asked.parameters, asked.headers
+        )
+        return await _listed(asked.request, page)
+
+    async def _search_audit(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(ClusterSearchQuery)
+        page = await self._search.page(query.cursor, query.limit, asked.parameters, asked.headers)
+        return await _listed(asked.request, page)
+
+    async def _count_denials(self, asked: Asked) -> web.StreamResponse:
+        asked.query(DenialsQuery)
+        found = await self._of_all(asked, "/api/audit/denials", asked.parameters, is_denials)
+        groups = all_denials(found.answers)
+        return await _listed(asked.request, ListPage(groups, None, found.missing))
+
+    async def _show_usage(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(UsageQuery)
+        wanted = {} if query.session is None else {"session": query.session}
+        found = await self._of_all(asked, "/api/usage", wanted, is_usage)
+        usage = all_usage(found.answers, time.time(), query.after)
+        items = usage.pop("items")
+        return await listed(asked.request, items, {**usage, "missing": found.missing})
+
+    async def _of_all(
+        self, asked: Asked, path: str, query: Query, check: Callable[[Answer], bool]
+    ) -> AllAnswers:
+        members = list(self._gateway.members.all)
+        return await self._asking.pages(members, path, lambda *_: query, asked.headers, check, 1)
+
+    async def _decide(self, asked: Asked) -> web.StreamResponse:
+        asked.query(NoQuery)
+        body = await read_body(asked.request, _MOST_BODY)
+        if body is None:
+            raise TooLargeError(f"the body is over the limit, {_MOST_BODY} bytes")
+        raw = asked.request.rel_url.raw_parts[-1]
+        return small(await self._decisions.decide(raw, body, asked.headers))
+
+    async def _list_nodes(self, asked: Asked) -> web.StreamResponse:
+        asked.query(NoQuery)
+        return _model((await self._nodes.all()).encode())
+
+    async def _change_node(self, asked: Asked) -> web.StreamResponse:
+        asked.query(NoQuery)
+        info = asked.request.match_info
+        return _model((await self._nodes.change(info["name"], info["change"])).encode())
+
+    async def _follow_all(self, asked: Asked) -> web.StreamResponse:
+        request = asked.request
+        begin = await self._begin(asked)
+        following = EventStream(self._gateway.members, asked.headers, begin, self._pauses)
+        response = web.StreamResponse(headers=_EVENT_HEADERS)
+        await stream.begin(request, response)
+        async with aclosing(following.events()) as events:
+            async for event in events:
+                await stream.write(request, response, self._encoded(event))
+        await stream.within_time(request, response.write_eof())
+        return response
+
+    async def _begin(self, asked: Asked) -> Position:
+        """Where the client has got to: now, if it has got nowhere. Raises: ValidationError."""
+        query = asked.query(ClusterEventsQuery)
+        last = asked.request.headers.get("Last-Event-ID")
+        after, name = (query.after, "after") if last is None else (last, "Last-Event-ID")
+        if after == _FIRST:
+            return Position()
+        if after is not None:
+            return self._positions.read(after, name)
+        now = int(time.time() * 1e6)
+        found = await starts_of(list(self._gateway.members.all), asked.headers, self._pauses.start)
+        return Position(found, now)
+
+    def _encoded(self, sent: Sent | None) -> bytes:
+        if sent is None:
+            return _ALIVE
+        position = self._positions.write(sent.position).encode()
+        return b"id: %s\nevent: %s\ndata: %s\n\n" % (position, sent.name, sent.data)
+
+
+async def _listed(request: web.Request, page: ListPage) -> web.StreamResponse:
+    others = {"next": page.next, **page.others, "missing": list(page.missing)}
+    return await listed(request, page.items, others)
+
+
+def _model(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": "application/json; charset=utf-8"})

@@ -1,0 +1,48 @@
+"""The nodes of a cluster; for admins' keys."""
+
+from paddock.client.answers import read, read_items
+from paddock.client.faces import F, Face, method
+from paddock.client.requests import segment
+from paddock.contract.cluster import Node
+from paddock.contract.node_report import NodeReport
+
+_NODES = "/api/nodes"
+
+
+class Nodes(Face[F]):
+    """The machines of a cluster. All methods raise `PaddockAPIError`.
+
+    A server that is one machine has none.
+    """
+
+    @method
+    async def list(self) -> tuple[Node, ...]:
+        """All nodes by name, silent ones included."""
+        return read_items(Node, await self._api.json("GET", _NODES))
+
+    @method
+    async def report(self) -> NodeReport:
+        """What the machine that answers says of itself; one machine does so, too."""
+        return read(NodeReport, await self._api.json("GET", "/api/node"))
+
+    @method
+    async def drain(self, name: str) -> Node:
+        """Has the node get no new sessions; those that it has stay. Raises: NotFoundError."""
+        return await self._change(name, "drain")
+
+    @method
+    async def undrain(self, name: str) -> Node:
+        """Has the node get new sessions again. Raises: NotFoundError."""
+        return await self._change(name, "undrain")
+
+    @method
+    async def forget(self, name: str) -> Node:
+        """Gives up a node that is silent: the ids of its sessions are free again.
+
+        Raises: NotFoundError; ConflictError while the node is alive.
+        """
+        return await self._change(name, "forget")
+
+    async def _change(self, name: str, change: str) -> Node:
+        path = f"{_NODES}/{segment(name)}/{change}"
+        return read(Node, await self._api.json("POST", path, body={}))

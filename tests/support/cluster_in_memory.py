@@ -1,0 +1,237 @@
+"""A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.cluster import messages
+from orchestrator.cluster.base import (
+    Capacity,
+    Claim,
+    Holding,
+    KeySource,
+    Message,
+    Mine,
+    Place,
+    Summary,
+)
+from orchestrator.cluster.messages import Kind
+from orchestrator.cluster.open import ClusterFloor
+from orchestrator.cluster.outbox import Outbox
+from orchestrator.ground.errors import ClusterUnavailableError, ConflictError
+from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
+from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect
+from orchestrator.settings.settings import Settings
+
+
+@dataclass
+class Placed:
+    """A session in the cluster; `workspace_before` is the size that its workspace had."""
+
+    id: str
+    owner: str
+    node: str
+    amounts: KeyUsage
+    summary: Summary
+    workspace_before: int | None
+    number: int = 1
+
+
+@dataclass
+class Cluster:
+    """Its tables. While it is `away`, nothing can be asked and nothing is delivered.
+
+    With `loses_answers`, a claim is taken and its answer lost.
+    """
+
+    places: dict[str, Placed] = field(default_factory=dict)
+    # By id: the owner, the node and the bytes.
+    workspaces: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    away: bool = False
+    loses_answers: bool = False
+    # The number of claims, and of places given back, by session key.
+    claimed: list[str] = field(default_factory=list)
+    given_back: list[str] = field(default_factory=list)
+    # The highest id that was applied, by node, and how often a message came again.
+    applied: dict[str, int] = field(default_factory=dict)
+    repeated: int = 0
+
+    def check(self) -> None:
+        """Raises: ClusterUnavailableError while it is away."""
+        if self.away:
+            raise ClusterUnavailableError("the cluster is away", retry_after=1)
+
+    def usage(self, owner: str) -> KeyUsage:
+        """What the owner uses on all nodes."""
+        own = [each.amounts for each in self.places.values() if each.owner == owner]
+        sizes = [size for whose, _, size in self.workspaces.values() if whose == owner]
+        return KeyUsage(
+            len(own),
+            sum(each.cpus for each in own),
+            sum(each.memory_bytes for each in own),
+            len(sizes),
+            sum(sizes),
+        )
+
+    def opener(self, node: str) -> Callable[..., Awaitable[ClusterFloor]]:
+        """What opens the floor of a control plane that is that node."""
+
+        async def open_floor(
+            settings: Settings, ground: GroundFloor, keys: KeySource, closers: AsyncExitStack
+        ) -> ClusterFloor:
+            outbox = Outbox(ground.database)
+            part = NodePart(self, node, outbox, ground.database)
+            outbox.start(part, ground.tasks)
+            closers.push_async_callback(outbox.close)
+            return ClusterFloor(part, part, keys, part, outbox)
+
+        return open_floor
+
+
+class NodePart:
+    """One node's places, usage, delivery and membership."""
+
+    epoch = 1
+    state = "ready"
+
+    def __init__(self, cluster: Cluster, node: str, outbox: Outbox, database: Database) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._outbox = outbox
+        self._database = database
+        self._joined: Callable[[], Awaitable[None]] | None = None
+
+    async def claim(self, claim: Claim) -> Place:
+        await self._outbox.delivered()
+        cluster, name = self._cluster, claim.session_id.lower()
+        cluster.check()
+        if any(each.id == name for each in cluster.places.values()):
+            raise ConflictError("the id is a live session's in this cluster", field="id")
+        before = cluster.workspaces.get(name)
+        more = claim.amounts
+        if claim.amounts.workspaces:
+            if before is not None and before[:2] != (claim.owner, self._node):
+                raise ConflictError("the workspace is on another node", field="id")
+            size = claim.amounts.workspace_bytes
+            if before is not None:
+                more = replace(more, workspaces=0, workspace_bytes=size - before[2])
+            check_quota(claim.quota, cluster.usage(claim.owner), more)
+            cluster.workspaces[name] = (claim.owner, self._node, size)
+        else:
+            check_quota(claim.quota, cluster.usage(claim.owner), more)
+        cluster.places[claim.session_key] = Placed(
+            name,
+            claim.owner,
+            self._node,
+            claim.amounts,
+            claim.summary,
+            None if before is None else before[2],
+        )
+        cluster.claimed.append(claim.session_key)
+        if cluster.loses_answers:
+            raise ClusterUnavailableError("the answer is lost")
+        return Place(self._node, self.epoch, 1)
+
+    async def unclaim(self, session_key: str) -> None:
+        await self._database.write(
+            self._outbox.putting(Kind.UNCLAIMED, messages.unclaimed(session_key))
+        )
+
+    def changed(self, session_key: str, summary: Summary) -> Effect:
+        return self._outbox.putting(Kind.CHANGED, messages.changed(session_key, summary))
+
+    def released(self, session_key: str, session_id: str) -> Effect:
+        return self._outbox.putting(Kind.RELEASED, messages.released(session_key, "now"))
+
+    def purged(self, workspace_id: str) -> Effect:
+        return self._outbox.putting(Kind.PURGED, messages.purged(workspace_id))
+
+    async def mine(self) -> Mine:
+        await self._outbox.delivered()
+        cluster = self._cluster
+        cluster.check()
+        sessions = {
+            key: Holding(Place(each.node, self.epoch, each.number), self._amounts(each))
+            for key, each in cluster.places.items()
+            if each.node == self._node
+        }
+        own = [name for name, (_, node, _) in cluster.workspaces.items() if node == self._node]
+        return Mine(sessions, own)
+
+    def _amounts(self, placed: Placed) -> KeyUsage:
+        if not placed.amounts.workspaces:
+            return placed.amounts
+        size = self._cluster.workspaces.get(placed.id, ("", "", 0))[2]
+        return replace(placed.amounts, workspace_bytes=size)
+
+    async def grow(self, owner: str, session_key: str, most: KeyUsage, quota: KeyLimits) -> None:
+        await self._outbox.delivered()
+        self._cluster.check()
+        placed = self._cluster.places[session_key]
+        now = self._amounts(placed)
+        more = KeyUsage(
+            0,
+            most.cpus - now.cpus,
+            most.memory_bytes - now.memory_bytes,
+            0,
+            most.workspace_bytes - now.workspace_bytes,
+        )
+        check_quota(quota, self._cluster.usage(owner), more)
+        self._count(placed, most)
+
+    def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect:
+        return self._outbox.putting(Kind.SETTLED, messages.settled(session_key, amounts))
+
+    async def add_volume(self, owner: str, volume_id: str, size: int, quota: KeyLimits) -> None:
+        await self._outbox.delivered()
+        self._cluster.check()
+        check_quota(quota, self._cluster.usage(owner), KeyUsage(0, 0, 0, 1, size))
+        self._cluster.workspaces[volume_id] = (owner, self._node, size)
+
+    async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
+        assert capacity.report().capacity.sandboxes > 0
+        self._joined = joined
+        if not self._cluster.away:
+            await joined()
+
+    async def deliver(self, told: Sequence[Message]) -> None:
+        self._cluster.check()
+        for message in told:
+            last = self._cluster.applied.get(self._node, 0)
+            if message.id <= last:
+                self._cluster.repeated += 1
+                continue
+            assert message.id == last + 1, "a message is missing"
+            self._cluster.applied[self._node] = message.id
+            self._apply(Kind(message.kind), message.body)
+
+    def _apply(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        cluster = self._cluster
+        if kind is Kind.PURGED:
+            cluster.workspaces.pop(body["workspace_id"].lower(), None)
+            return
+        placed = cluster.places.get(body["session_key"])
+        if placed is None:
+            return
+        if kind is Kind.CHANGED:
+            placed.summary = messages.read_summary(body["summary"])
+        elif kind is Kind.SETTLED:
+            self._count(placed, KeyUsage(**body["amounts"]))
+        else:
+            cluster.given_back.append(body["session_key"])
+            del cluster.places[body["session_key"]]
+            if kind is Kind.UNCLAIMED and placed.amounts.workspaces:
+                if placed.workspace_before is None:
+                    cluster.workspaces.pop(placed.id, None)
+                else:
+                    before = (placed.owner, placed.node, placed.workspace_before)
+                    cluster.workspaces[placed.id] = before
+
+    def _count(self, placed: Placed, amounts: KeyUsage) -> None:
+        placed.amounts = amounts
+        if amounts.workspaces and placed.id in self._cluster.workspaces:
+            whose = placed.owner, placed.node
+            self._cluster.workspaces[placed.id] = (*whose, amounts.workspace_bytes)

@@ -24,6 +24,7 @@ from tests.bench import (
     console,
     egress,
     forks,
+    gateway,
     growth,
     measures,
     ports,
@@ -47,7 +48,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("runs", "proposals", "spawning", "substitutes", "agents", "forks", "growth"),
+    *("runs", "proposals", "spawning", "substitutes", "agents", "forks", "gateway", "growth"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -100,6 +101,9 @@ async def bench(arguments: argparse.Namespace) -> bool:
             if "growth" in arguments.parts:
                 sizes = growth.QUICK_EVENTS if arguments.quick else growth.EVENTS
                 print("", *growth.lines(await growth.growth(sizes)), sep="\n")
+            if "gateway" in arguments.parts:
+                times, streams = (100, 1000) if arguments.quick else (2000, 10_000)
+                print_table(await gateway.gateway(plane, times, streams))
         finally:
             floors.close()
     return passed
@@ -155,8 +159,9 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "turns (how fast their programs are evaluated, and what their reads cost), proposals "
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
         "spawning (what a child costs beside a session), substitutes (what older kernels cost), "
-        "agents (what the mounted agent costs a start), forks (what forks and templates cost), or "
-        "growth (what starts and pages of audit cost with ten million events; 12 GB)",
+        "agents (what the mounted agent costs a start), forks (what forks and templates cost), "
+        "gateway (what a gateway of a cluster costs), or growth (what starts and pages of audit cost "
+        "with ten million events; 12 GB)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -32,6 +32,7 @@ COMMANDS = {
     "set_secret": "secrets set",
     "remove_secret": "secrets remove",
     "list_nodes": "nodes list",
+    "show_node": "nodes report",
     "drain_node": "nodes drain",
     "undrain_node": "nodes undrain",
     "forget_node": "nodes forget",

@@ -53,8 +53,12 @@ def _over_tls(value: str) -> str:
 
 
 def _file(value: AbsolutePath) -> AbsolutePath:
-    if not value.is_file():
-        raise ValueError(f"{value}: no such file")
+    try:
+        found = value.is_file()
+    except OSError as error:  # such as a name that no file can have
+        raise ValueError(f"{str(value)[:200]!r}: {error.strerror}") from None
+    if not found:
+        raise ValueError(f"{str(value)!r}: no such file")
     return value
 
 

@@ -65,8 +65,8 @@ async def test_a_node_believes_in_its_lease_from_the_sending_on(
     class Slow:
         """The database, whose answer takes 4 s."""
 
-        async def transaction(self, work: Any) -> Any:
-            result = await database.transaction(work)
+        async def statement(self, work: Any) -> Any:
+            result = await database.statement(work)
             clock.now += 4
             return result
 

@@ -54,7 +54,7 @@ class PostgresDirectory:
         async def work(connection: DatabaseConnection) -> Sequence[Node]:
             return [_node(row) for row in await connection.fetch(_NODES)]
 
-        return await self._database.transaction(work)
+        return await self._database.statement(work)
 
     async def place_of(self, session_id: str) -> Where | None:
         """As `Directory.place_of`."""
@@ -65,7 +65,7 @@ class PostgresDirectory:
                 return None
             return Where(row["node"], row["url"] or "", row["alive"], Hold(row["hold"]))
 
-        return await self._database.transaction(work)
+        return await self._database.statement(work)
 
     async def sessions(
         self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters
@@ -85,7 +85,7 @@ class PostgresDirectory:
                     break
             return SessionsPage(found, position)
 
-        return await self._database.transaction(work)
+        return await self._database.statement(work)
 
 
 async def _look(

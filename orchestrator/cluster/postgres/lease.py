@@ -159,7 +159,7 @@ class Lease:
 
         sent_at = self._clock()
         try:
-            self.state = await self._database.transaction(update)
+            self.state = await self._database.statement(update)
         except GivenUpError as error:
             self._lost, self._believed_until = error.detail, float("-inf")
             raise

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +93,18 @@ class ClusterDatabase:
 
         Raises: ClusterUnavailableError; then it may have been committed all the same.
         """
+        return await self._repeated(partial(self._in_transaction, work))
+
+    async def statement(self, work: Callable[[DatabaseConnection], Awaitable[T]]) -> T:
+        """The result of `work`, each statement of which is a transaction by itself.
+
+        For one statement it takes a third of the messages. `work` may be called again, as above.
+
+        Raises: ClusterUnavailableError; then it may have been committed all the same.
+        """
+        return await self._repeated(work)
+
+    async def _repeated(self, work: Callable[[DatabaseConnection], Awaitable[T]]) -> T:
         tries = 0
         while True:
             tries += 1
@@ -109,15 +122,7 @@ class ClusterDatabase:
         async with asyncio.timeout(self._seconds):
             connection = await self._pool.acquire()
             try:
-                transaction = connection.transaction()
-                await transaction.start()
-                try:
-                    result = await work(connection)
-                except Exception as error:
-                    if not is_lost(error):
-                        await transaction.rollback()
-                    raise
-                await transaction.commit()
+                return await work(connection)
             except BaseException as error:
                 # A connection with an unknown state is of no use to others.
                 if not isinstance(error, Exception) or is_lost(error):
@@ -125,7 +130,20 @@ class ClusterDatabase:
                 raise
             finally:
                 await self._pool.release(connection, timeout=self._seconds)
-            return result
+
+    async def _in_transaction(
+        self, work: Callable[[DatabaseConnection], Awaitable[T]], connection: Any
+    ) -> T:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            result = await work(connection)
+        except Exception as error:
+            if not is_lost(error):
+                await transaction.rollback()
+            raise
+        await transaction.commit()
+        return result
 
     @asynccontextmanager
     async def listening(

@@ -183,7 +183,7 @@ class PostgresUsage:
                 await refuse(connection, owner, more, quota)
                 raise ClusterUnavailableError("the key's usage has just changed: try again")
 
-        await self._database.transaction(work)
+        await self._database.statement(work)
 
     def settled(self, owner: str, session_key: str, amounts: KeyUsage) -> Effect:
         """As `ClusterUsage.settled`."""

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign test-cluster agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -36,6 +36,9 @@ ifdef ARGS
 else
 	@scripts/parts.sh "$(apart)" "$(together)"
 endif
+
+test-cluster: dev image postgres ## the tests of more than one machine, all of them
+	@$(python) -m pytest -q tests/cluster $(ARGS)
 
 test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm
 	@$(python) -m pytest -q tests/foreign --keep-results $(ARGS)
@@ -83,6 +86,12 @@ chaos: dev image ## kill the control plane at every step of everything, and chec
 hosts: dev emulator ## boot stock systems in virtual machines and test there; ARGS=--help lists options
 	@$(python) -m scripts.hosts $(ARGS)
 
+cluster: dev image postgres ## machines with an engine each, and PostgreSQL, on this host; ARGS=2: how many
+	@$(python) -m scripts.cluster up $(ARGS)
+
+cluster-down: ## end and remove what `make cluster` started
+	@if [ -e .venv ]; then $(python) -m scripts.cluster down; fi
+
 stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
 
@@ -90,6 +99,8 @@ down: ## stop what `make compose` started; sandboxes keep running
 	@scripts/compose.sh down
 
 clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
+	@if [ -e .cluster ] || [ -e /var/cache/paddock-cluster ]; then \
+		scripts/venv.sh && $(python) -m scripts.cluster down --images; fi
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
 	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 

@@ -1,6 +1,9 @@
 """What the process may do: nothing. It has no more rights than any client's program."""
 
 import ctypes
+
+# Loaded by its name at the first connection over TLS, when root's Python may be out of reach.
+import encodings.idna  # noqa: F401
 import os
 
 from orchestrator.ground.config_error import ConfigError
@@ -23,6 +26,8 @@ def give_up() -> None:
             os.setgroups([])
             os.setresgid(UID, UID, UID)
             os.setresuid(UID, UID, UID)
+            # Libraries look there for files of the user's, and root's home is closed to this one.
+            os.environ["HOME"] = "/"
         except OSError as error:
             raise ConfigError(
                 f"a gateway does not run as root, and can't become another user here "

@@ -28,7 +28,8 @@ SLOW_SECONDS = 30
 # The end removes sandboxes that wait, and the open network, which takes a slow machine long.
 STOP_SECONDS = 300
 _MOST_ANSWER_BYTES = 65_536
-_COMMAND = [sys.executable, "-m", "paddock", "serve"]
+# How it is started.
+COMMAND = [sys.executable, "-m", "paddock", "serve"]
 
 
 class ServiceError(Exception):
@@ -49,7 +50,7 @@ def start(settings: Settings) -> None:
     with _log(settings).open("ab") as log:
         log_start = log.tell()
         process = subprocess.Popen(
-            _COMMAND,
+            COMMAND,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -158,7 +159,7 @@ def _running(settings: Settings) -> psutil.Process | None:
     """The pid file's process, if it is a control plane and not a later process with that pid."""
     try:
         process = psutil.Process(int(_pid_file(settings).read_text()))
-        return process if process.cmdline()[1:] == _COMMAND[1:] else None
+        return process if process.cmdline()[1:] == COMMAND[1:] else None
     except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
         return None
 

@@ -116,6 +116,9 @@ class Database:
             *("initdb", "--pgdata", str(self._data), *options),
             *("--pwfile", str(self.password_file), *(() if sync else ("--no-sync",))),
         )
+        # Whoever is on its own network, and knows the password.
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet scram-sha-256\n")
         (self.directory / "made").touch()
 
     def start(self) -> None:

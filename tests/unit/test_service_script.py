@@ -68,7 +68,7 @@ def test_one_that_does_not_answer_is_told_so() -> None:
 def test_a_start_that_takes_long_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(service, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(service, "COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
     started: list[subprocess.Popen[bytes]] = []
 
     def popen(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:

@@ -1,0 +1,122 @@
+"""Gateways: on loopback of the host, which has a link to the machines."""
+
+import http.client
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from scripts.cluster.layout import ClusterError, Layout
+from scripts.cluster.nodes import without_settings
+from scripts.cluster.signals import STOP_SECONDS, Signalled
+
+_COMMAND = [sys.executable, "-m", "paddock", "gateway"]
+_SECONDS = 300
+_ANSWER_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway(Signalled):
+    """A gateway, known by its directory, which it works in."""
+
+    layout: Layout
+    label: str
+    port: int
+    settings: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """`gateway1`, `gateway2`, …"""
+        return self.label
+
+    @property
+    def url(self) -> str:
+        """Where clients reach the cluster."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """Its log."""
+        return self._directory / "log"
+
+    @property
+    def _directory(self) -> Path:
+        return self.layout.gateways / self.name
+
+    def start(self) -> None:
+        """Starts it and returns when it is ready; does nothing if it runs. Raises: ClusterError."""
+        if self.process() is None:
+            if self._status() is not None:
+                raise ClusterError(f"another program listens on port {self.port}: give --port")
+            self._directory.mkdir(parents=True, exist_ok=True)
+            environment = without_settings() | dict(self.settings)
+            with self.log.open("ab") as log:
+                # It outlives this process, and is nobody's child.
+                subprocess.run(
+                    ["setsid", "--fork", *_COMMAND],
+                    cwd=self._directory,
+                    env=environment | {"PADDOCK_GATEWAY_PORT": str(self.port)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=_SECONDS,
+                    check=True,
+                )
+        deadline = time.monotonic() + _SECONDS
+        while self._status() != 200:
+            if self.process() is None or time.monotonic() > deadline:
+                lines = self.log.read_text(errors="replace").splitlines()
+                last = lines[-1] if lines else "it said nothing"
+                raise ClusterError(f"{self.name} is not ready: {last} (its log is {self.log})")
+            time.sleep(0.1)  # as the readiness of every control plane
+
+    def stop(self) -> None:
+        """Stops it cleanly: what is open may end. Does nothing if it does not run."""
+        process = self.process()
+        if process is not None:
+            process.terminate()
+            process.wait(STOP_SECONDS)
+
+    def process(self) -> psutil.Process | None:
+        """The gateway's process; None if there is none."""
+        return next(iter(processes(self._directory)), None)
+
+    def _status(self) -> int | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+
+def processes(directory: Path) -> list[psutil.Process]:
+    """The processes of gateways that work in this directory or below it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cmdline()[-3:] != _COMMAND[1:]:
+                continue
+            if Path(process.cwd().removesuffix(" (deleted)")).is_relative_to(directory):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def give_password(layout: Layout, password_file: Path, user: int) -> Path:
+    """Copies the database's password to a file that only this user can read. Raises: OSError."""
+    layout.gateways.mkdir(parents=True, exist_ok=True)
+    copy = layout.gateways / "password"
+    descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(password_file.read_text())
+        os.fchown(file.fileno(), user, user)
+    return copy

@@ -1,0 +1,104 @@
+"""What makes machines a cluster: tables and an admin key, certificates, and settings."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gateway.privileges import UID
+from scripts.cluster.database import Database
+from scripts.cluster.gateways import give_password
+from scripts.cluster.layout import NODE_TLS_PORT, ClusterError, Layout, Record
+from scripts.cluster.nodes import without_settings
+
+# Its name, and that of its database.
+CLUSTER = "local"
+_SECONDS = 300
+
+
+def prepare(layout: Layout, record: Record, database: Database) -> None:
+    """Makes the database's tables, the admin key and certificates, where they are missing.
+
+    Raises: ClusterError, DatabaseError.
+    """
+    if CLUSTER not in database.sql("SELECT datname FROM pg_database").splitlines():
+        database.sql(f"CREATE DATABASE {CLUSTER}")
+    access = _access(database, database.password_file)
+    made = _paddock(access, "init")
+    if not layout.admin_key.exists():
+        if made["admin_key"] is None:
+            # Whoever was told it has been killed: only its hash is left.
+            database.sql("DELETE FROM keys", CLUSTER)
+            made = _paddock(access, "init")
+        _write_key(layout.admin_key, made["admin_key"])
+    give_password(layout, database.password_file, UID)
+    certified = ("certificates", "--directory", str(layout.certificates), "--replace")
+    for name in record.names:
+        if not (layout.certificates / f"{name}.pem").exists():
+            _paddock(access, *certified, "--node", name, "--host", record.address(name))
+    if not (layout.certificates / "gateway.pem").exists():
+        _paddock(access, *certified, "--gateway")
+
+
+def node_settings(layout: Layout, record: Record, database: Database, name: str) -> dict[str, str]:
+    """What a control plane needs to be a node of the cluster."""
+    address = record.address(name)
+    return {
+        **_access(database, database.password_file),
+        "PADDOCK_NODE": name,
+        # Gateways pass on what clients have called them.
+        "PADDOCK_ALLOWED_HOSTS": "127.0.0.1,localhost",
+        "PADDOCK_NODE_LISTEN": f"{address}:{NODE_TLS_PORT}",
+        "PADDOCK_NODE_URL": f"https://{address}:{NODE_TLS_PORT}",
+        **_certified(layout, "NODE", name),
+    }
+
+
+def gateway_settings(layout: Layout, database: Database) -> dict[str, str]:
+    """What a gateway needs, but for its port."""
+    password_file = layout.gateways / "password"
+    return {**_access(database, password_file), **_certified(layout, "GATEWAY", "gateway")}
+
+
+def _access(database: Database, password_file: Path) -> dict[str, str]:
+    return {
+        "PADDOCK_CLUSTER": CLUSTER,
+        "PADDOCK_CLUSTER_DATABASE": database.url(CLUSTER, password=False),
+        "PADDOCK_CLUSTER_DATABASE_PASSWORD_FILE": str(password_file),
+    }
+
+
+def _certified(layout: Layout, kind: str, name: str) -> dict[str, str]:
+    folder = layout.certificates
+    return {
+        f"PADDOCK_{kind}_CERT": str(folder / f"{name}.pem"),
+        f"PADDOCK_{kind}_KEY": str(folder / f"{name}.key"),
+        f"PADDOCK_{kind}_CA": str(folder / "ca.pem"),
+    }
+
+
+def _paddock(access: dict[str, str], *arguments: str) -> dict[str, str | None]:
+    """The JSON of one of the commands `paddock cluster`. Raises: ClusterError."""
+    command = [sys.executable, "-m", "paddock", "cluster", *arguments, "--json"]
+    done = subprocess.run(
+        command,
+        env=without_settings() | access,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip() or f"status {done.returncode}"
+        raise ClusterError(f"`paddock cluster {' '.join(arguments)}`: {said}")
+    result: dict[str, str | None] = json.loads(done.stdout)
+    return result
+
+
+def _write_key(path: Path, key: str | None) -> None:
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{key}\n")
+    new.replace(path)

@@ -32,7 +32,7 @@ _CA_LIFE, _LIFE = timedelta(days=3650), timedelta(days=825)
 _BEFORE = timedelta(hours=1)
 
 
-class Files(NamedTuple):
+class IssuedFiles(NamedTuple):
     """A certificate, its key, and the certificate of its authority."""
 
     certificate: Path
@@ -45,13 +45,17 @@ class _Authority(NamedTuple):
     certificate: x509.Certificate
 
 
-def issue(directory: Path, name: str, hosts: Sequence[str], *, replace: bool = False) -> Files:
+def issue(
+    directory: Path, name: str, hosts: Sequence[str], *, replace: bool = False
+) -> IssuedFiles:
     """Writes a certificate and its key, 0600, and first the authority if there is none.
 
     The name `gateway` makes a gateway's, any other one a node's, for these host names or addresses.
     Raises: ConfigError, also if there is one with the name and it is not to be replaced.
     """
-    files = Files(directory / f"{name}.pem", directory / f"{name}.key", directory / f"{_CA}.pem")
+    files = IssuedFiles(
+        directory / f"{name}.pem", directory / f"{name}.key", directory / f"{_CA}.pem"
+    )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if files.certificate.exists() and not replace:

@@ -15,7 +15,7 @@ MOST_SESSIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A node as the cluster knows it.
 
     `report` is what it said with its last renewal, but `report.state` is the cluster's word: ready,
@@ -38,6 +38,10 @@ class Node:
         return self.alive and self.report.state == "ready"
 
 
+# In a cluster there is no other kind; the host's `Node` is the machine itself.
+Node = ClusterNode
+
+
 class Hold(StrEnum):
     """Why an id belongs to a node."""
 
@@ -50,7 +54,7 @@ class Hold(StrEnum):
 class Where:
     """The node that an id belongs to.
 
-    `url` is where gateways reach it. `alive` is as in `Node`.
+    `url` is where gateways reach it. `alive` is as in `ClusterNode`.
     """
 
     node: str

@@ -14,7 +14,7 @@ class Row(Protocol):
         """All columns, in their order."""
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What is used of the driver's connections."""
 
     async def execute(self, query: str, *values: Any, timeout: float | None = None) -> str:

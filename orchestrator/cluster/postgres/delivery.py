@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.cluster.base import Message
 from orchestrator.cluster.messages import Kind, read_summary
-from orchestrator.cluster.postgres.connection import Connection, Row
+from orchestrator.cluster.postgres.connection import DatabaseConnection, Row
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.places import summary_values
 from orchestrator.cluster.postgres.pool import ClusterDatabase
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 Body = Mapping[str, Any]
 # Returns owner, sessions, cores, memory, workspaces and bytes of what it has freed, if anything.
-Application = Callable[[Connection, str, Body], Awaitable[Row | None]]
+Application = Callable[[DatabaseConnection, str, Body], Awaitable[Row | None]]
 
 
 class PostgresDelivery:
@@ -35,7 +35,7 @@ class PostgresDelivery:
         """As `MessageDelivery.deliver`."""
         self._lease.check()
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: DatabaseConnection) -> None:
             await self._lease.hold(connection, expired=True)
             where = (self._lease.node, self._lease.epoch)
             applied = await connection.fetchval(
@@ -52,7 +52,7 @@ class PostgresDelivery:
 
         await self._database.transaction(work)
 
-    async def _apply(self, connection: Connection, news: Sequence[Message]) -> None:
+    async def _apply(self, connection: DatabaseConnection, news: Sequence[Message]) -> None:
         freed: dict[str, Counted] = {}
         for message in news:
             apply = _APPLICATIONS.get(message.kind)
@@ -67,7 +67,7 @@ class PostgresDelivery:
             await give(connection, owner, freed[owner])
 
 
-async def _changed(connection: Connection, node: str, body: Body) -> None:
+async def _changed(connection: DatabaseConnection, node: str, body: Body) -> None:
     await connection.execute(
         "UPDATE records SET status = $3, level = $4, labels = $5, work_id = $6, parent = $7"
         " WHERE session_key = $1 AND node = $2",
@@ -75,7 +75,7 @@ async def _changed(connection: Connection, node: str, body: Body) -> None:
     )
 
 
-async def _released(connection: Connection, node: str, body: Body) -> Row | None:
+async def _released(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
     return await connection.fetchrow(
         "WITH ended AS (UPDATE records SET ended_at = coalesce(ended_at, $3)"
         " WHERE session_key = $1 AND node = $2)"
@@ -85,7 +85,7 @@ async def _released(connection: Connection, node: str, body: Body) -> Row | None
     )
 
 
-async def _purged(connection: Connection, node: str, body: Body) -> Row | None:
+async def _purged(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
     return await connection.fetchrow(
         "DELETE FROM workspaces WHERE id = $1 AND node = $2 RETURNING owner, 0, 0, 0, -1, -bytes",
         *(body["workspace_id"].lower(), node),
@@ -115,7 +115,7 @@ FROM place
 """
 
 
-async def _unclaimed(connection: Connection, node: str, body: Body) -> Row | None:
+async def _unclaimed(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
     # The claim may still be under way, when its node did not hear of its end.
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", body["session_key"]
@@ -142,7 +142,7 @@ FROM place
 """
 
 
-async def _settled(connection: Connection, node: str, body: Body) -> Row | None:
+async def _settled(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
     amounts = counted(KeyUsage(**body["amounts"]))
     return await connection.fetchrow(
         _SETTLE,

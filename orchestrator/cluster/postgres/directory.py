@@ -17,7 +17,7 @@ from orchestrator.cluster.directory import (
     SessionsPage,
     Where,
 )
-from orchestrator.cluster.postgres.connection import Connection, Row
+from orchestrator.cluster.postgres.connection import DatabaseConnection, Row
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.texts import plain
 
@@ -51,7 +51,7 @@ class PostgresDirectory:
     async def nodes(self) -> Sequence[Node]:
         """As `Directory.nodes`."""
 
-        async def work(connection: Connection) -> Sequence[Node]:
+        async def work(connection: DatabaseConnection) -> Sequence[Node]:
             return [_node(row) for row in await connection.fetch(_NODES)]
 
         return await self._database.transaction(work)
@@ -59,7 +59,7 @@ class PostgresDirectory:
     async def place_of(self, session_id: str) -> Where | None:
         """As `Directory.place_of`."""
 
-        async def work(connection: Connection) -> Where | None:
+        async def work(connection: DatabaseConnection) -> Where | None:
             row = await connection.fetchrow(_PLACE, plain(session_id).lower())
             if row is None:
                 return None
@@ -72,7 +72,7 @@ class PostgresDirectory:
     ) -> SessionsPage:
         """As `Directory.sessions`. There may be fewer than `limit`, or none, and yet more."""
 
-        async def work(connection: Connection) -> SessionsPage:
+        async def work(connection: DatabaseConnection) -> SessionsPage:
             most = max(1, min(limit, MOST_SESSIONS))
             found: list[ListedSession] = []
             position = after
@@ -89,7 +89,7 @@ class PostgresDirectory:
 
 
 async def _look(
-    connection: Connection,
+    connection: DatabaseConnection,
     owner: str | None,
     after: Position | None,
     most: int,

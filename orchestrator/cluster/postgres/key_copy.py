@@ -9,8 +9,6 @@ from pathlib import Path
 from orchestrator.cluster.postgres.lease import boottime
 from orchestrator.ground.store.directories import write_file
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
@@ -22,11 +20,6 @@ class Clocks:
     boot: str
     since_boot: Callable[[], float] = boottime
     of_day: Callable[[], float] = time.time
-
-
-def clocks() -> Clocks:
-    """This machine's."""
-    return Clocks(_BOOT.read_text(encoding="ascii").strip())
 
 
 class KeyCopy:

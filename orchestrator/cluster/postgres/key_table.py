@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.rules.access.admin_key import new_key
@@ -48,7 +48,7 @@ def principals(entries: Mapping[str, str]) -> dict[str, Principal]:
     return found
 
 
-async def read(connection: Connection) -> tuple[int, dict[str, str]]:
+async def read(connection: DatabaseConnection) -> tuple[int, dict[str, str]]:
     """The version of the keys, and their entries by digest."""
     rows = await connection.fetch(
         "SELECT k.sha256, k.entry, c.keys_version AS version"
@@ -72,7 +72,7 @@ class KeyTable:
     async def check(self, key: Principal) -> None:
         """Raises: ConflictError if the name is taken; ClusterUnavailableError."""
 
-        async def work(connection: Connection) -> Any:
+        async def work(connection: DatabaseConnection) -> Any:
             return await connection.fetchval("SELECT true FROM keys WHERE name = $1", key.name)
 
         if await self._database.transaction(work):
@@ -86,7 +86,7 @@ class KeyTable:
         secret = new_key()
         sha256 = digest(secret)
 
-        async def work(connection: Connection) -> Any:
+        async def work(connection: DatabaseConnection) -> Any:
             return await connection.fetchval(
                 "INSERT INTO keys (name, sha256, entry) VALUES ($1, $2, $3)"
                 " ON CONFLICT DO NOTHING RETURNING true",
@@ -103,7 +103,7 @@ class KeyTable:
         Raises: NotFoundError, ClusterUnavailableError.
         """
 
-        async def work(connection: Connection) -> Any:
+        async def work(connection: DatabaseConnection) -> Any:
             return await connection.fetchval(
                 "DELETE FROM keys WHERE name = $1 RETURNING true", name
             )

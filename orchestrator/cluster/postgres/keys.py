@@ -9,7 +9,7 @@ import logging
 from contextlib import suppress
 
 from orchestrator.cluster.base import KeySource
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.key_copy import KeyCopy
 from orchestrator.cluster.postgres.key_table import CHANNEL, principals, read
 from orchestrator.cluster.postgres.lease import boottime
@@ -96,7 +96,9 @@ class PostgresKeys:
                     async with asyncio.timeout(self._look):
                         await told.wait()
 
-    async def _update(self, connection: Connection, keys: KeyRing, known: int | None) -> int:
+    async def _update(
+        self, connection: DatabaseConnection, keys: KeyRing, known: int | None
+    ) -> int:
         """Puts the present keys into force, if they are others; returns their version."""
         version, entries = await read(connection)
         await self._keep(entries)

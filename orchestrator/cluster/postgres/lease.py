@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from orchestrator.cluster import reports
 from orchestrator.cluster.base import Amounts, NodeReport
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
@@ -95,7 +95,7 @@ class Lease:
         state directory has the name; ClusterUnavailableError.
         """
 
-        async def take(connection: Connection) -> tuple[int, str]:
+        async def take(connection: DatabaseConnection) -> tuple[int, str]:
             return await self._take(connection, sent)
 
         try:
@@ -106,7 +106,7 @@ class Lease:
             raise
         self._lost = None
 
-    async def _take(self, connection: Connection, sent: int) -> tuple[int, str]:
+    async def _take(self, connection: DatabaseConnection, sent: int) -> tuple[int, str]:
         report = json.dumps(reports.stored(self._report()))
         row = await connection.fetchrow(
             "SELECT epoch, identity, state, until > clock_timestamp() AS alive FROM nodes"
@@ -148,7 +148,7 @@ class Lease:
         self.check()
         report = json.dumps(reports.stored(self._report()))
 
-        async def update(connection: Connection) -> str:
+        async def update(connection: DatabaseConnection) -> str:
             state: str | None = await connection.fetchval(
                 f"UPDATE nodes SET renewed = clock_timestamp(), until = {_UNTIL}, report = $4"  # noqa: S608
                 " WHERE name = $1 AND epoch = $2 AND holder = $3 AND state <> 'gone'"
@@ -165,7 +165,7 @@ class Lease:
             raise
         self._believed_until = sent_at + LEASE_SECONDS
 
-    async def hold(self, connection: Connection, *, expired: bool = False) -> None:
+    async def hold(self, connection: DatabaseConnection, *, expired: bool = False) -> None:
         """Keeps the node's epoch as it is until the commit; `expired`: the lease may have ended.
 
         Raises: GivenUpError; ClusterUnavailableError if the lease has ended.
@@ -182,7 +182,7 @@ class Lease:
                 "the lease of this node has ended, because it could not be renewed: see the log"
             )
 
-    async def _gone(self, connection: Connection) -> str:
+    async def _gone(self, connection: DatabaseConnection) -> str:
         """Raises: GivenUpError, with the reason."""
         row = await connection.fetchrow("SELECT epoch, state FROM nodes WHERE name = $1", self.node)
         forgotten = row is None or row["epoch"] != self.epoch or row["state"] == GONE

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.lease import DRAINING, GONE, READY
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.usage import Counted, give
@@ -54,7 +54,7 @@ class NodeAdmin:
     async def holds(self, name: str) -> Forgotten:
         """What is on it. Raises: NotFoundError, ClusterUnavailableError."""
 
-        async def work(connection: Connection) -> Forgotten:
+        async def work(connection: DatabaseConnection) -> Forgotten:
             await _known(connection, name)
             return await _counts(connection, name)
 
@@ -67,7 +67,7 @@ class NodeAdmin:
         if its lease lasts; ClusterUnavailableError.
         """
 
-        async def work(connection: Connection) -> Forgotten:
+        async def work(connection: DatabaseConnection) -> Forgotten:
             if await _known(connection, name):
                 raise ConflictError(
                     f"the node {name!r} is alive: drain it, end its sessions, stop it, and wait"
@@ -94,14 +94,14 @@ class NodeAdmin:
         return await self._database.transaction(work)
 
     async def _set(self, name: str, state: str) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: DatabaseConnection) -> None:
             await _known(connection, name)
             await connection.execute("UPDATE nodes SET state = $2 WHERE name = $1", name, state)
 
         await self._database.transaction(work)
 
 
-async def _known(connection: Connection, name: str) -> bool:
+async def _known(connection: DatabaseConnection, name: str) -> bool:
     """Locks the node; whether it is alive. Raises: NotFoundError."""
     row = await connection.fetchrow(_NODE, name)
     if row is None or row["state"] == GONE:
@@ -109,7 +109,7 @@ async def _known(connection: Connection, name: str) -> bool:
     return bool(row["alive"])
 
 
-async def _counts(connection: Connection, name: str) -> Forgotten:
+async def _counts(connection: DatabaseConnection, name: str) -> Forgotten:
     row = await connection.fetchrow(_COUNTS, name)
     assert row is not None  # noqa: S101 - it has no condition
     return Forgotten(row["sessions"], row["workspaces"])

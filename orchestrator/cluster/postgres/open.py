@@ -8,7 +8,7 @@ from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.postgres.delivery import PostgresDelivery
 from orchestrator.cluster.postgres.identity import identity, last_message
-from orchestrator.cluster.postgres.key_copy import KeyCopy, clocks
+from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.key_table import KeyTable
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
@@ -20,6 +20,7 @@ from orchestrator.cluster.postgres.usage import PostgresUsage
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.open import GroundFloor
+from orchestrator.host.node.boot import boot_id
 from orchestrator.settings.settings import Settings
 
 KEYS_FILE = "cluster-keys.json"
@@ -63,7 +64,7 @@ async def open_store(
     closers.push_async_callback(membership.close)
     outbox.start(PostgresDelivery(database, lease), ground.tasks)
     closers.push_async_callback(outbox.close)
-    copy = KeyCopy(settings.state_dir / KEYS_FILE, access.cluster, clocks())
+    copy = KeyCopy(settings.state_dir / KEYS_FILE, access.cluster, Clocks(boot_id()))
     keys = PostgresKeys(database, own_keys, copy, settings.cluster_keys_seconds)
     closers.push_async_callback(keys.close)
     return Store(

@@ -5,7 +5,7 @@ import json
 from orchestrator.cluster import messages
 from orchestrator.cluster.base import Claim, Holding, Mine, Place, Summary
 from orchestrator.cluster.messages import Kind
-from orchestrator.cluster.postgres.connection import Connection, Row
+from orchestrator.cluster.postgres.connection import DatabaseConnection, Row
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.telling import Telling
@@ -73,7 +73,7 @@ class PostgresPlaces:
         self._lease.check()
         amounts = counted(claim.amounts)
 
-        async def work(connection: Connection) -> Place:
+        async def work(connection: DatabaseConnection) -> Place:
             row = await connection.fetchrow(_CLAIM, *self._values(claim, amounts))
             assert row is not None  # noqa: S101 - it has no condition
             if not row["alive"]:
@@ -132,7 +132,7 @@ class PostgresPlaces:
         await self._outbox.delivered()
         self._lease.check()
 
-        async def work(connection: Connection) -> Mine:
+        async def work(connection: DatabaseConnection) -> Mine:
             node, epoch = self._lease.node, self._lease.epoch
             rows = await connection.fetch(_MINE, node, epoch)
             sessions = {row["session_key"]: _holding(node, epoch, row) for row in rows}

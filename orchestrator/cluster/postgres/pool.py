@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from orchestrator.cluster.postgres import schema
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.errors import FAILURES, explained, is_lost, may_be_repeated
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
@@ -75,7 +75,7 @@ class ClusterDatabase:
         ClusterUnavailableError.
         """
 
-        async def look(connection: Connection) -> None:
+        async def look(connection: DatabaseConnection) -> None:
             await schema.check(connection, self.cluster)
 
         try:
@@ -85,7 +85,7 @@ class ClusterDatabase:
                 raise error.__cause__ from None
             raise
 
-    async def transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[DatabaseConnection], Awaitable[T]]) -> T:
         """The result of `work` in one transaction; an error of it undoes everything.
 
         `work` may be called again if the database has undone it.
@@ -105,7 +105,7 @@ class ClusterDatabase:
                     continue
                 raise ClusterUnavailableError(explained(error)) from error
 
-    async def _once(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _once(self, work: Callable[[DatabaseConnection], Awaitable[T]]) -> T:
         async with asyncio.timeout(self._seconds):
             connection = await self._pool.acquire()
             try:
@@ -128,7 +128,9 @@ class ClusterDatabase:
             return result
 
     @asynccontextmanager
-    async def listening(self, channel: str, told: Callable[[], None]) -> AsyncIterator[Connection]:
+    async def listening(
+        self, channel: str, told: Callable[[], None]
+    ) -> AsyncIterator[DatabaseConnection]:
         """A connection of its own; `told` is called at each message, and when it has ended.
 
         Raises: ClusterUnavailableError, also for the block's errors of the database.
@@ -147,13 +149,13 @@ class ClusterDatabase:
             if connection is not None:
                 connection.terminate()
 
-    async def _check(self, connection: Connection) -> None:
+    async def _check(self, connection: DatabaseConnection) -> None:
         """Each connection: a fail-over may lead to another database."""
         await schema.check(connection, self.cluster)
 
 
 @asynccontextmanager
-async def administering(access: Access) -> AsyncIterator[Connection]:
+async def administering(access: Access) -> AsyncIterator[DatabaseConnection]:
     """One connection without a check of what is there, for who makes the tables.
 
     Raises: ClusterUnavailableError, ConfigError if the DSN can't be used.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.ground.config_error import ConfigError
 
 NAME = "paddock"
@@ -59,7 +59,7 @@ def migrations(directory: Path = _MIGRATIONS) -> list[Migration]:
     return found
 
 
-async def state(connection: Connection) -> State | None:
+async def state(connection: DatabaseConnection) -> State | None:
     """What the database has; None: it has no tables of ours. Raises: errors of the driver."""
     try:
         row = await connection.fetchrow(
@@ -73,7 +73,7 @@ async def state(connection: Connection) -> State | None:
     return State(row["version"], row["programs"], row["name"])
 
 
-async def check(connection: Connection, cluster: str) -> None:
+async def check(connection: DatabaseConnection, cluster: str) -> None:
     """Raises: ConfigError unless these are that cluster's tables, and fit this program."""
     problem = misfit(await state(connection), cluster, migrations()[-1].version)
     if problem is not None:
@@ -102,7 +102,7 @@ def misfit(found: State | None, cluster: str, ours: int) -> str | None:
     return None
 
 
-async def migrate(connection: Connection, cluster: str, *, new: bool = False) -> list[int]:
+async def migrate(connection: DatabaseConnection, cluster: str, *, new: bool = False) -> list[int]:
     """Makes the tables current, all or nothing; returns the migrations that were applied.
 
     `new`: makes them if there are none. Programs that migrate at the same time wait for each other.
@@ -137,7 +137,7 @@ async def migrate(connection: Connection, cluster: str, *, new: bool = False) ->
         return [each.version for each in ours if each.version > done]
 
 
-async def _state_of(connection: Connection, *, new: bool) -> State | None:
+async def _state_of(connection: DatabaseConnection, *, new: bool) -> State | None:
     """As `state`, within a transaction, which an error would end."""
     exists = await connection.fetchval("SELECT to_regclass($1)", f"{NAME}.cluster")
     if exists is None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.cluster.postgres import schema
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 
 
@@ -33,7 +33,7 @@ FROM nodes WHERE state <> 'gone'
 async def read(database: ClusterDatabase) -> ClusterStatus:
     """Raises: ClusterUnavailableError."""
 
-    async def work(connection: Connection) -> ClusterStatus:
+    async def work(connection: DatabaseConnection) -> ClusterStatus:
         found = await schema.state(connection)
         row = await connection.fetchrow(_COUNTS)
         assert row is not None  # noqa: S101 - it has no condition

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from orchestrator.cluster import messages
 from orchestrator.cluster.messages import Kind
-from orchestrator.cluster.postgres.connection import Connection
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.telling import Telling
@@ -92,7 +92,7 @@ _KEPT = (
 )
 
 
-async def add(connection: Connection, owner: str, more: Counted, quota: KeyLimits) -> None:
+async def add(connection: DatabaseConnection, owner: str, more: Counted, quota: KeyLimits) -> None:
     """Adds to what the owner uses, within the quota. Its row stays locked until the commit.
 
     Raises: RateLimitedError that names the limit.
@@ -106,7 +106,9 @@ async def add(connection: Connection, owner: str, more: Counted, quota: KeyLimit
     await give(connection, owner, more)
 
 
-async def refuse(connection: Connection, owner: str, more: Counted, quota: KeyLimits) -> None:
+async def refuse(
+    connection: DatabaseConnection, owner: str, more: Counted, quota: KeyLimits
+) -> None:
     """Raises RateLimitedError if this is more than the quota permits; else locks the row."""
     row = await connection.fetchrow(
         f"SELECT {', '.join(_COLUMNS)} FROM key_usage WHERE owner = $1 FOR UPDATE",  # noqa: S608
@@ -117,7 +119,7 @@ async def refuse(connection: Connection, owner: str, more: Counted, quota: KeyLi
     check_quota(quota, used.usage(), more.usage(), kept)
 
 
-async def give(connection: Connection, owner: str, more: Counted) -> None:
+async def give(connection: DatabaseConnection, owner: str, more: Counted) -> None:
     """Adds without a limit, or takes."""
     await connection.execute(_ADD, owner, *more)
 
@@ -165,7 +167,7 @@ class PostgresUsage:
         self._lease.check()
         wanted = counted(most)
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: DatabaseConnection) -> None:
             row = await connection.fetchrow(
                 _GROW,
                 *(session_key, self._lease.node, self._lease.epoch),
@@ -192,7 +194,7 @@ class PostgresUsage:
         await self._outbox.delivered()
         self._lease.check()
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: DatabaseConnection) -> None:
             await self._lease.hold(connection)
             added = await connection.fetchval(
                 "INSERT INTO workspaces (id, owner, node, bytes, volume)"

@@ -1,0 +1,10 @@
+"""Which start of the machine this is."""
+
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """A random text that the kernel makes at each start. Raises: OSError."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()

@@ -37,7 +37,7 @@ def _access() -> "Access":
     return Access(found.cluster, dsn, found.cluster_database_password_file)
 
 
-def _ask(work: "Callable[[ClusterDatabase], Awaitable[T]]", doing: str) -> T:
+def ask(work: "Callable[[ClusterDatabase], Awaitable[T]]", doing: str) -> T:
     """The result of `work` with the cluster's database."""
     try:
         import orchestrator.cluster.postgres.pool  # noqa: F401
@@ -97,7 +97,7 @@ def init(as_json: AsJson = False) -> None:
     its user may make tables. What is there already stays as it is.
     """
     applied = _migrate(new=True)
-    secret = _ask(_admin_key, "keys")
+    secret = ask(_admin_key, "keys")
     access = _access()
     if as_json:
         print_json({"cluster": access.cluster, "migrations": applied, "admin_key": secret})
@@ -181,7 +181,7 @@ def status(as_json: AsJson = False) -> None:
 
     from orchestrator.cluster.postgres import status as reading
 
-    found = _ask(reading.read, "asking the database")
+    found = ask(reading.read, "asking the database")
     if as_json:
         print_json(asdict(found))
         return
@@ -204,7 +204,7 @@ def nodes(listing: Listing = TABLE) -> None:
     """List the nodes of the cluster, those that do not answer included."""
     from orchestrator.cluster.postgres.directory import PostgresDirectory
 
-    found = _ask(lambda database: PostgresDirectory(database).nodes(), "asking the database")
+    found = ask(lambda database: PostgresDirectory(database).nodes(), "asking the database")
     columns = ("name", "state", ">sessions", ">cpus", ">memory", "seen", "version", "url")
     print_items(
         map(_shown, found), listing, columns, _row, nothing="no node has joined the cluster yet"
@@ -242,7 +242,7 @@ def drain(node: _Node) -> None:
     """Put no new sessions on a node; those that it has go on."""
     from orchestrator.cluster.postgres.nodes import NodeAdmin
 
-    _ask(lambda database: NodeAdmin(database).drain(node), f"draining {node}")
+    ask(lambda database: NodeAdmin(database).drain(node), f"draining {node}")
     note(f"{node} takes no new sessions; `paddock cluster undrain {node}` changes that")
 
 
@@ -251,7 +251,7 @@ def undrain(node: _Node) -> None:
     """Put new sessions on a drained node again."""
     from orchestrator.cluster.postgres.nodes import NodeAdmin
 
-    _ask(lambda database: NodeAdmin(database).undrain(node), f"undraining {node}")
+    ask(lambda database: NodeAdmin(database).undrain(node), f"undraining {node}")
     note(f"{node} takes new sessions")
 
 
@@ -270,12 +270,12 @@ def forget(
     from orchestrator.cluster.postgres.nodes import NodeAdmin
 
     if not yes:
-        held = _ask(lambda database: NodeAdmin(database).holds(node), "asking the database")
+        held = ask(lambda database: NodeAdmin(database).holds(node), "asking the database")
         confirm(
             f"give up {held.sessions} sessions and {held.workspaces} workspaces on {node}, which"
             " must be switched off"
         )
-    gone = _ask(lambda database: NodeAdmin(database).forget(node), f"forgetting {node}")
+    gone = ask(lambda database: NodeAdmin(database).forget(node), f"forgetting {node}")
     if as_json:
         print_json({"node": node, **gone._asdict()})
         return

@@ -2,11 +2,11 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from api.cli.key_places import key_place
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, finite, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size
@@ -22,20 +22,12 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _ROLES = ("admin", "operator", "viewer", "metrics")
 
 
-def _keys_file() -> Path:
-    from orchestrator.settings.settings import load_settings
-
-    return load_settings().keys_path
-
-
 @app.command("list", epilog=example("paddock keys list"))
 @lists
 def list_all(listing: Listing = TABLE) -> None:
-    """List the keys in the keys file; the admin key is not among them."""
-    from orchestrator.rules.access.keys_file import list_keys
-
-    path = _keys_file()
-    keys = {key.name: key for key in list_keys(path)}
+    """List the keys in the keys file, or of the cluster; this machine's admin key is not there."""
+    place = key_place()
+    keys = {key.name: key for key in place.list()}
 
     def row(item: dict[str, Any]) -> tuple[Cell, ...]:
         key = keys[item["name"]]
@@ -58,7 +50,7 @@ def list_all(listing: Listing = TABLE) -> None:
         listing,
         ("name", "role", "expires", "bounds", *limits),
         row,
-        nothing=f"{path} has no keys: `paddock keys create NAME` makes one",
+        nothing=f"{place.name} has no keys: `paddock keys create NAME` makes one",
     )
 
 
@@ -151,7 +143,6 @@ def create(
     from orchestrator.ground.limits import KeyLimits
     from orchestrator.rules.access.key_bounds import KeyBounds
     from orchestrator.rules.access.keys import Principal, Role
-    from orchestrator.rules.access.keys_file import add_key
 
     if role not in _ROLES:
         raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
@@ -159,7 +150,7 @@ def create(
         raise typer.BadParameter(
             "a viewer needs exactly one, other roles none", param_hint="--owner, --all"
         )
-    path = _keys_file()
+    place = key_place()
     key = Principal(
         name,
         Role(role),
@@ -184,22 +175,20 @@ def create(
         ),
         expires_at=None if expires is None else _moment(expires),
     )
-    secret = add_key(path, key)
+    secret = place.add(key)
     if as_json:
-        print_json({**_object(key), "key": secret, "keys_file": str(path)})
+        print_json({**_object(key), "key": secret, "keys_file": place.name})
         return
     print_fields((("name", name), ("role", role), ("key", secret)))
-    note(f"The key is not shown again; {path} has only its hash.")
+    note(f"The key is not shown again; {place.name} has only its hash.")
 
 
 @app.command(epilog=example("paddock keys revoke ci"))
 def revoke(name: _Name) -> None:
     """Revoke a key: it is refused from now on, and its streams end; its sessions continue."""
-    from orchestrator.rules.access.keys_file import remove_key
-
-    path = _keys_file()
-    remove_key(path, name)
-    note(f"{name} is no longer in {path}")
+    place = key_place()
+    place.remove(name)
+    note(f"{name} is no longer in {place.name}")
 
 
 @app.command("rotate-admin", epilog=example("paddock keys rotate-admin"))

@@ -63,6 +63,8 @@ class OwnUsage:
 class FileKeys:
     """The keys of the keys file, and the admin key."""
 
+    store = None
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._threads = Threads("the keys file", 1)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Tasks
-from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.keys import KeyRing, Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,19 @@ class ClusterUsage(Protocol):
         """
 
 
+class KeyStore(Protocol):
+    """Where the keys of a cluster are changed. Each method raises ClusterUnavailableError."""
+
+    async def check(self, key: Principal) -> None:
+        """Raises: ConflictError if the name is taken."""
+
+    async def add(self, key: Principal) -> str:
+        """Adds a key and returns its secret, which is stored nowhere. Raises: ConflictError."""
+
+    async def remove(self, name: str) -> None:
+        """Removes a key, which is refused from then on. Raises: NotFoundError."""
+
+
 class KeySource(Protocol):
     """Where the keys are: a file of this node, or the cluster's database with a last good copy."""
 
@@ -140,6 +153,10 @@ class KeySource(Protocol):
 
         Raises: ConfigError.
         """
+
+    @property
+    def store(self) -> KeyStore | None:
+        """Where they are changed; None: in the keys file."""
 
     def follow(self, keys: KeyRing, tasks: Tasks) -> None:
         """From now on, what a cluster changes is in force in `keys`, too. Files are watched."""

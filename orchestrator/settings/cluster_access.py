@@ -1,5 +1,6 @@
 """The settings that lead to a cluster's database, on machines that need not be nodes."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,11 @@ class ClusterAccess(BaseSettings):
         """As of all settings."""
         file = InitSettingsSource(settings_cls, read_file())
         return init_settings, Environment(settings_cls), file
+
+
+def in_cluster() -> bool:
+    """Whether the settings of this process name a cluster. Raises: ConfigError."""
+    return bool(os.environ.get("PADDOCK_CLUSTER") or read_file().get("cluster"))
 
 
 def load_access() -> ClusterAccess:

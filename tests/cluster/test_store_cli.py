@@ -158,6 +158,18 @@ def test_wrong_settings_name_themselves_and_show_no_password(
             assert complete_node("") == []
 
 
+def test_keys_are_the_clusters(cluster: FreshDatabase) -> None:
+    done("init")
+    made = run("keys", "create", "ci", "--max-sessions", "3", "--json")
+    assert made.status == 0, made.err
+    assert json.loads(made.out)["keys_file"] == "the cluster's database"
+    assert run("keys", "list", "-q").out.split() == ["admin", "ci"]
+    assert "'ci' is taken" in run("keys", "create", "ci").line
+    assert run("keys", "revoke", "ci").status == 0
+    assert "no key 'ci'" in run("keys", "revoke", "ci").line
+    assert run("keys", "list", "-q").out.split() == ["admin"]
+
+
 def test_a_server_that_does_not_answer_is_given_up(cluster: FreshDatabase) -> None:
     done("init")
     cluster.server.pause()

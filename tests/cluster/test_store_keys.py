@@ -40,6 +40,8 @@ async def database(postgres: FreshDatabase) -> AsyncIterator[ClusterDatabase]:
 class OwnKeys:
     """This machine's files: an admin key, and one that does not count in a cluster."""
 
+    store = None
+
     async def load(self) -> KeyRing:
         """Both."""
         local = Principal("local", Role.OPERATOR)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.key_copy import KeyCopy
-from orchestrator.cluster.postgres.key_table import CHANNEL, principals, read
+from orchestrator.cluster.postgres.key_table import CHANNEL, KeyTable, principals, read
 from orchestrator.cluster.postgres.lease import boottime
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ClusterUnavailableError
@@ -43,6 +43,7 @@ class PostgresKeys:
 
         `look_seconds` is how often the database is asked without news.
         """
+        self.store = KeyTable(database)
         self._database = database
         self._own = own
         self._copy = copy

@@ -9,7 +9,6 @@ from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.postgres.delivery import PostgresDelivery
 from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
-from orchestrator.cluster.postgres.key_table import KeyTable
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.membership import PostgresMembership
@@ -32,7 +31,6 @@ class Store(NamedTuple):
     places: PostgresPlaces
     usage: PostgresUsage
     keys: PostgresKeys
-    key_table: KeyTable
     membership: PostgresMembership
 
 
@@ -71,7 +69,6 @@ async def open_store(
         PostgresPlaces(database, lease, telling),
         PostgresUsage(database, lease, telling),
         keys,
-        KeyTable(database),
         membership,
     )
 

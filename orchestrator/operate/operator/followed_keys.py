@@ -47,9 +47,13 @@ class FollowedKeys:
         """Has the source's keys instead, from now on. Raises: the errors of `KeySource.load`."""
         if source is not self.source:
             self.source = source
-            await self._load()
-            self.ring.replace(self._loaded)
+            await self.reload()
             source.follow(self.ring, tasks)
+
+    async def reload(self) -> None:
+        """Reads the source again. Raises: the errors of `KeySource.load`."""
+        await self._load()
+        self.ring.replace(self._loaded)
 
     async def _load(self) -> None:
         self._loaded = await self.source.load()

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
+from orchestrator.cluster.base import KeyStore
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.ground.errors import ConflictError, NotFoundError
+from orchestrator.ground.errors import ClusterUnavailableError, ConflictError, NotFoundError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.threads import Threads
 from orchestrator.operate.operator.reload import Reload
@@ -25,7 +26,10 @@ _EDIT_SECONDS = 10.0
 
 
 class KeyEdits:
-    """Edits the keys file as the command line does; a change is in force when a call returns."""
+    """Edits the keys file as the command line does, or the keys of a cluster.
+
+    A change is in force when a call returns, in a cluster on this node; the others are told.
+    """
 
     def __init__(self, settings: Settings, reload: Reload, recorder: Recorder) -> None:
         self._path = settings.keys_path
@@ -37,8 +41,12 @@ class KeyEdits:
 
     @property
     def file(self) -> str:
-        """The path of the keys file."""
-        return str(self._path)
+        """The path of the keys file, or what stands for it."""
+        return str(self._path) if self._store is None else "the cluster's database"
+
+    @property
+    def _store(self) -> KeyStore | None:
+        return self._reload.key_files.source.store
 
     async def obstacle(self) -> str | None:
         """Why the file can't be changed, and what to do instead; None if it can."""
@@ -46,21 +54,30 @@ class KeyEdits:
         def writable() -> bool:
             return os.access(self._path.parent, os.W_OK)
 
+        if self._store is not None:
+            return None
         return None if await self._in_thread(writable) else self._read_only("is read-only")
 
     async def create(self, actor: str, key: Principal) -> str:
         """Adds a key and returns its secret, which is stored nowhere.
 
         Raises: ConflictError if the name is taken, or the file can't be changed;
-        AuditUnavailableError, and then there is no key.
+        ClusterUnavailableError; AuditUnavailableError, and then there is no key.
         """
         async with self._lock:
-            await self._edit(partial(check_key, self._path, key))
+            store = self._store
+            if store is None:
+                await self._edit(partial(check_key, self._path, key))
+            else:
+                await store.check(key)
             await self._record("key.create", actor, _recorded(key))
             try:
-                secret = await self._edit(partial(add_key, self._path, key))
+                if store is None:
+                    secret = await self._edit(partial(add_key, self._path, key))
+                else:
+                    secret = await store.add(key)
                 await self._apply(key.name, exists=True)
-            except ConflictError as error:
+            except (ConflictError, ClusterUnavailableError) as error:
                 await self._record("key.create", actor, {"name": key.name}, error.detail)
                 raise
             return secret
@@ -79,7 +96,11 @@ class KeyEdits:
                 )
             if self._keys.named(name) is None:
                 raise NotFoundError("there is no key with this name")
-            await self._edit(partial(remove_key, self._path, name))
+            store = self._store
+            if store is None:
+                await self._edit(partial(remove_key, self._path, name))
+            else:
+                await store.remove(name)
             await self._apply(name, exists=False)
             await self._record("key.revoke", actor, {"name": name}, stop=True)
 
@@ -89,7 +110,10 @@ class KeyEdits:
         It does not matter whether the reading is on record, because the key's own event is.
         """
         with suppress(TimeoutError):
-            await self._reload.look()
+            if self._store is None:
+                await self._reload.look()
+            else:
+                await self._reload.key_files.reload()
         if (self._keys.named(name) is not None) is not exists:
             problem = self._reload.problems.get(self._path, "its disk does not answer")
             raise ConflictError(f"the keys file is changed, but not in force: {problem}")

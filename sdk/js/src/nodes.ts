@@ -1,7 +1,7 @@
 /** The nodes of a cluster; for admins' keys. */
 
 import type { Api } from "./api.js";
-import type { Node } from "./generated/contract.js";
+import type { Node, NodeReport } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
 import { Pages } from "./pages.js";
 
@@ -12,6 +12,11 @@ export class Nodes {
   /** All nodes by name, silent ones included. */
   list(options?: CallOptions): Pages<Node> {
     return new Pages(() => this.api.call("list_nodes", {}, options));
+  }
+
+  /** What the machine that answers says of itself; one machine does so, too. */
+  async report(options?: CallOptions): Promise<NodeReport> {
+    return await this.api.call("show_node", {}, options);
   }
 
   /** Has the node get no new sessions; those that it has stay. */

@@ -31,6 +31,4 @@ def lost(name: str) -> NodeLostError:
 
 def status_of(error: PaddockError) -> HTTPStatus | None:
     """The status of a gateway's own error; None: as the domain's table has it."""
-    if isinstance(error, NodeLostError):
-        return HTTPStatus.BAD_GATEWAY
-    return None
+    return HTTPStatus.BAD_GATEWAY if isinstance(error, NodeLostError) else None

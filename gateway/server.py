@@ -57,7 +57,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
         if previews is not None:
             apps.append((create_preview_app(gateway), previews, "ports of sessions"))
         for app, bound, what in apps:
-            await closers.enter_async_context(_served(app, gateway, bound, public, settings))
+            await closers.enter_async_context(served(app, gateway, bound, public, settings))
             scheme = "http" if public is None else "https"
             host, port, *_ = bound.getsockname()
             say(f"serving {what} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
@@ -101,13 +101,14 @@ async def _opened(
 
 
 @asynccontextmanager
-async def _served(
+async def served(
     app: web.Application,
     gateway: Gateway,
     bound: socket.socket,
     public: ssl.SSLContext | None,
     settings: GatewaySettings,
 ) -> AsyncGenerator[None]:
+    """Serves an application there meanwhile; at the end, what is open may end in its time."""
     runner = web.AppRunner(
         app,
         access_log=None,

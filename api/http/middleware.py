@@ -14,6 +14,7 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.http.forwarded import client_of
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.log_context import logging_about
 from orchestrator.ground.loop_lag import LoopLag
@@ -46,6 +47,8 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
         known = {"request_id": request[REQUEST_ID]}
         if "session_id" in request.match_info:
             known["session_id"] = request.match_info["session_id"][:_MOST_LOGGED]
+        # Now, since the connection may be over when it is reported.
+        client = client_of(request)
         started = time.perf_counter()
         status = CLIENT_GONE
         with logging_about(known):
@@ -58,7 +61,7 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
                 seconds = time.perf_counter() - started
                 # After the answer, which need not wait for this.
                 loop = asyncio.get_running_loop()
-                loop.call_soon(_report, request, status, seconds, metrics)
+                loop.call_soon(_report, request, client, status, seconds, metrics)
 
     return observed
 
@@ -72,8 +75,13 @@ def _method(request: web.Request) -> str:
     return request.method if request.method in _METHODS else OTHER
 
 
-def _report(request: web.Request, status: int, seconds: float, metrics: Metrics) -> None:
-    """Reports a request. Labels come from the route table; unknown values are `other`."""
+def _report(
+    request: web.Request, client: str | None, status: int, seconds: float, metrics: Metrics
+) -> None:
+    """Reports a request; `client` is its address, if a gateway has named it.
+
+    Labels come from the route table; unknown values are `other`.
+    """
     resource = request.match_info.route.resource
     route = OTHER if resource is None else resource.canonical
     method = _method(request)
@@ -90,6 +98,8 @@ def _report(request: web.Request, status: int, seconds: float, metrics: Metrics)
             "duration_ms": round(seconds * 1000, 3),
             "principal": None if principal is None else principal.name,
         }
+        if client is not None:
+            fields["client"] = client
         access_log.info("request", extra=fields)
 
 

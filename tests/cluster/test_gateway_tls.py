@@ -240,6 +240,25 @@ async def _real_node(plane: ServedPlane, authority: Authority) -> AsyncIterator[
     await runner.cleanup()
 
 
+async def test_who_the_client_is_only_gateways_say(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "paddock.access")
+    claimed = {"Authorization": f"Bearer {KEY}", "X-Forwarded-For": "192.0.2.66"}
+    async with (
+        served_plane() as plane,
+        _real_node(plane, authority) as port,
+        _gateway(authority.sign("gateway"), authority.file, port) as cluster,
+        ClientSession() as client,
+    ):
+        for url in (cluster.url, plane.address.rstrip("/")):
+            async with client.get(f"{url}/api/sessions/none", headers=claimed) as answer:
+                assert answer.status == 404
+    lines = [each for each in caplog.records if each.name == "paddock.access"]
+    clients = [vars(line).get("client") for line in lines if "principal" in vars(line)]
+    assert clients == ["127.0.0.1", None]
+
+
 async def test_a_session_of_a_real_node(authority: Authority) -> None:
     """Created, used and ended through a gateway, which gives nobody a right."""
     key = {"Authorization": f"Bearer {KEY}"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.headers import for_client, for_node
 from gateway.paths import Aim, Kind, aim_of, is_target
 from gateway.previews import session_of
-from orchestrator.ground.errors import MisdirectedRequestError, PaddockError, ValidationError
+from orchestrator.ground.errors import MisdirectedRequestError, ValidationError
 
 
 def _session(session_id: str) -> Aim:
@@ -100,8 +100,7 @@ def test_any_headers(headers: list[tuple[str, str]]) -> None:
     """What says who the client is comes from here; nothing of one hop reaches another."""
     try:
         passed = for_node(headers, "10.0.0.1", "https")
-    except PaddockError as error:
-        assert isinstance(error, MisdirectedRequestError | ValidationError)
+    except (MisdirectedRequestError, ValidationError):
         return
     names = [name.lower() for name, _ in passed]
     assert names.count("host") == 1

@@ -14,8 +14,8 @@ from tests.support.fake_cluster import CAPACITY, node
 _LOW = Wanted("low")
 
 
-def _used(name: str, sandboxes: int, creating: int = 0, **members: object) -> Node:
-    return node(name, used=Amounts(0.0, 0, sandboxes, creating), **members)
+def _used(name: str, sandboxes: int, creating: int = 0) -> Node:
+    return node(name, used=Amounts(0.0, 0, sandboxes, creating))
 
 
 def test_which_nodes_may_have_it() -> None:

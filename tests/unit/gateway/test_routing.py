@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from gateway.errors import NodeUnavailableError
 from gateway.members import Members
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold, Where
+from orchestrator.ground.errors import NodeUnavailableError
 from tests.support.fake_cluster import FakeDirectory, no_tls, node
 
 

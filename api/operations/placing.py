@@ -3,10 +3,13 @@
 from api.shape.context import Context
 from orchestrator.ground.errors import ValidationError
 from orchestrator.sessions.sessions import Sessions
+from orchestrator.settings.settings import Settings
 from paddock.contract.session_requests import SessionBody
 
 
-def check_placement(context: Context, sessions: Sessions, body: SessionBody) -> None:
+def check_placement(
+    context: Context, sessions: Sessions, settings: Settings, body: SessionBody
+) -> None:
     """Refuses what this node can't give, instead of leaving it out.
 
     A gateway has chosen the node by the same wishes, so that here they hold or are refused. Raises:
@@ -16,9 +19,10 @@ def check_placement(context: Context, sessions: Sessions, body: SessionBody) -> 
         text = "recovery can only be none: no node of this version takes over others' sessions"
         raise ValidationError(text, field="recovery")
     placement = body.placement
-    for name in sorted(placement.labels):
-        text = f"placement.labels.{name}: there is no node with this label"
-        raise ValidationError(text, field=f"placement.labels.{name}")
+    for name, wanted in sorted(placement.labels.items()):
+        if settings.node_labels.get(name) != wanted:
+            text = f"placement.labels.{name}: there is no node with this label"
+            raise ValidationError(text, field=f"placement.labels.{name}")
     near = placement.near
     if near is not None and sessions.finder.existing(context.principal, near) is None:
         text = "placement.near: there is no live session with this id"

@@ -13,6 +13,7 @@ from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.serving.list_cursors import decode_cursor, encode_cursor
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.sessions.sessions import Sessions as SessionsService
+from orchestrator.settings.settings import Settings
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session_pages import WantedSessions
@@ -65,10 +66,15 @@ _CREATED = "The new session, with its handle."
     examples=_NEW,
 )
 async def create_session(
-    context: Context, sessions: SessionsService, templates: Templates, body: SessionBody
+    context: Context,
+    sessions: SessionsService,
+    templates: Templates,
+    settings: Settings,
+    body: SessionBody,
 ) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    request = await _request(context, sessions, templates, body)
+    check_placement(context, sessions, settings, body)
+    request = await _request(context, templates, body)
     return await created(context, sessions, request, named=body.id is not None)
 
 
@@ -135,7 +141,11 @@ async def inspect_session(
     examples=_NEW,
 )
 async def ensure_session(
-    context: Context, sessions: SessionsService, templates: Templates, body: NamedSessionBody
+    context: Context,
+    sessions: SessionsService,
+    templates: Templates,
+    settings: Settings,
+    body: NamedSessionBody,
 ) -> Session | Created[CreatedSession]:
     """Creates the session with that id, or returns the existing one, whatever the body says.
 
@@ -143,7 +153,8 @@ async def ensure_session(
     """
     wanted = (context.principal, context.session_id)
     while (session := await sessions.awaited(*wanted)) is None:
-        request = await _request(context, sessions, templates, body, context.session_id)
+        check_placement(context, sessions, settings, body)
+        request = await _request(context, templates, body, context.session_id)
         try:
             return await created(context, sessions, request, named=True)
         except ConflictError:
@@ -182,14 +193,9 @@ async def close_session(
 
 
 async def _request(
-    context: Context,
-    sessions: SessionsService,
-    templates: Templates,
-    body: SessionBody,
-    session_id: str | None = None,
+    context: Context, templates: Templates, body: SessionBody, session_id: str | None = None
 ) -> NewSession:
     """The session to create; the template that it names is prepared."""
-    check_placement(context, sessions, body)
     request = views.new_session(body, session_id)
     if body.template is None:
         return request

@@ -80,7 +80,9 @@ class Launcher:
             if same and found["State"]["Running"]:
                 return str(found["Id"])
             self.stop(found["Id"])
-        made = self._engine.create_container_from_config(body, CONTAINER)
+        made = self._engine.create_container_from_config(  # type: ignore[no-untyped-call]
+            body, CONTAINER
+        )
         self._engine.start(made["Id"])
         return str(made["Id"])
 

@@ -160,8 +160,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
         "spawning (what a child costs beside a session), substitutes (what older kernels cost), "
         "agents (what the mounted agent costs a start), forks (what forks and templates cost), "
-        "gateway (what a gateway of a cluster costs), or growth (what starts and pages of audit cost "
-        "with ten million events; 12 GB)",
+        "gateway (what a gateway of a cluster costs), or growth (what starts and pages of audit "
+        "cost with ten million events; 12 GB)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

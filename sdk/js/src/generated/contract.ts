@@ -1152,7 +1152,7 @@ export type Forks = {
  */
 export type FoundEvents = {
   items: readonly AuditEvent[];
-  next: number | null;
+  next: number | string | null;
   /** Number of matching sessions whose chains are archived, so that they were not searched; at most 1000 are counted. */
   archived: number;
   /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */

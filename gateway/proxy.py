@@ -35,7 +35,7 @@ from orchestrator.ground.serving.websocket import (
 
 # A client that sends nothing of its body for so long is disconnected, as by a node.
 _BODY_IDLE_SECONDS = 300.0
-# Smaller bodies are read whole: they cost less so.
+# Smaller bodies, of requests and of answers, are read whole: they cost less so.
 _SMALL_BYTES = 32 * 1024
 # A problem document is small; longer answers are none.
 _MOST_PROBLEM = 16 * 1024
@@ -128,6 +128,10 @@ class Exchange:
     async def _passed(self, answer: ClientResponse) -> web.StreamResponse:
         request = self._request
         headers = for_client([*answer.headers.items()])
+        length = answer.content_length
+        if length is not None and length <= _SMALL_BYTES and request.method != hdrs.METH_HEAD:
+            # Read whole, it is sent with its head at once; until then, nothing has begun.
+            return web.Response(status=answer.status, headers=headers, body=await answer.read())
         response = web.StreamResponse(status=answer.status, headers=headers)
         await stream.begin(request, response)
         async for piece in answer.content.iter_any():
@@ -166,6 +170,9 @@ async def read_body(request: web.Request, most: int) -> bytes | None:
 
 
 async def _piece(request: web.Request) -> bytes:
+    if request.content.is_eof():
+        # All of it is here, as most bodies are at once: nothing waits, so nothing limits it.
+        return request.content.read_nowait()
     try:
         async with asyncio.timeout(_BODY_IDLE_SECONDS):
             return await request.content.readany()

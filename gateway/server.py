@@ -12,12 +12,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from aiohttp import web
 
 from gateway.app import create_app, create_preview_app
+from gateway.faces.routes import Faces
 from gateway.http import http_options
 from gateway.keys import FollowedKeys
 from gateway.open import Gateway, open_gateway
 from gateway.privileges import give_up
 from gateway.settings import GatewaySettings
 from orchestrator.cluster.postgres.directory import PostgresDirectory
+from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.tls import Face, gateway_context, public_context
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
@@ -49,8 +51,9 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
         give_up()
         keep_memory_private()
         _raise_descriptors()
-        gateway = await closers.enter_async_context(_opened(settings, contexts.__getitem__))
-        apps = [(create_app(gateway), listener, "the cluster's API")]
+        opened = _opened(settings, contexts.__getitem__)
+        gateway, faces = await closers.enter_async_context(opened)
+        apps = [(create_app(gateway, faces=faces), listener, "the cluster's API")]
         if previews is not None:
             apps.append((create_preview_app(gateway), previews, "ports of sessions"))
         for app, bound, what in apps:
@@ -65,7 +68,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
 @asynccontextmanager
 async def _opened(
     settings: GatewaySettings, contexts: Callable[[Face], ssl.SSLContext]
-) -> AsyncGenerator[Gateway]:
+) -> AsyncGenerator[tuple[Gateway, Faces]]:
     """The gateway, with the cluster's database, which may be away. Raises: ConfigError."""
     database = ClusterDatabase(
         Access(
@@ -89,7 +92,7 @@ async def _opened(
             domain=settings.gateway_preview_domain,
         )
         try:
-            yield gateway
+            yield gateway, Faces(gateway, settings.cluster, NodeAdmin(database))
         finally:
             await gateway.close()
     finally:

@@ -93,7 +93,6 @@ def session_members(
         termination=None if shown.termination is None else asdict(shown.termination),
         commands=[command_members(command) for command in shown.running],
         **_family(shown),
-        node=None,
     )
 
 

@@ -18,7 +18,8 @@ from aiohttp import ClientError, ClientResponse
 from yarl import URL
 
 from gateway.errors import RETRY_SECONDS
-from gateway.members import Face, Member
+from gateway.members import Member
+from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import NodeUnavailableError
 from orchestrator.ground.task_scope import TaskScope
 

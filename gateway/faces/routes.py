@@ -36,6 +36,7 @@ from orchestrator.ground.serving import stream
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.requests import query_parameters, read_query
 from paddock.contract.audit import DenialsQuery
+from paddock.contract.cluster import Nodes
 from paddock.contract.requests import NoQuery
 from paddock.contract.requests import Query as QueryModel
 from paddock.contract.session_requests import SessionsQuery
@@ -111,7 +112,7 @@ class Faces:
             app.router.add_get(path, self._answering(handler, READERS), allow_head=False)
         decide = self._answering(self._decide, READERS)
         app.router.add_post("/api/approvals/{approval_id}", decide)
-        nodes = self._answering(self._list_nodes, ADMINS)
+        nodes = self._answering(self._list_nodes, READERS)
         app.router.add_get("/api/nodes", nodes, allow_head=False)
         change = self._answering(self._change_node, ADMINS)
         app.router.add_post("/api/nodes/{name}/{change:drain|undrain|forget}", change)
@@ -182,7 +183,10 @@ class Faces:
 
     async def _list_nodes(self, asked: Asked) -> web.StreamResponse:
         asked.query(NoQuery)
-        return _model((await self._nodes.all()).encode())
+        # What machines have and use is everybody's: it is for those who see everybody's sessions.
+        sees_all = asked.caller.sees_owner is None
+        nodes = await self._nodes.all() if sees_all else Nodes(items=[], next=None)
+        return _model(nodes.encode())
 
     async def _change_node(self, asked: Asked) -> web.StreamResponse:
         asked.query(NoQuery)

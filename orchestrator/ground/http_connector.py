@@ -47,7 +47,13 @@ class BoundedHandler(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        """Passes data to the parser, in slices until the answer has begun."""
+        """Passes data to the parser, in slices until the answer has begun.
+
+        Without data, the parser goes on with what it had kept while nobody read.
+        """
+        if not data:
+            super().data_received(data)
+            return
         while self._waits and data:
             part, data = data[:_SLICE], data[_SLICE:]
             self._left -= len(part)

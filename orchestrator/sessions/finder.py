@@ -7,6 +7,7 @@ from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.store.database import Database
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import clamped_limits
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.state import session_pages, stored_sessions
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
@@ -21,12 +22,17 @@ class Finder:
     """Finds sessions for those who may see them."""
 
     def __init__(
-        self, registry: Registry, database: Database, root_dir: Callable[[str], str]
+        self,
+        registry: Registry,
+        database: Database,
+        root_dir: Callable[[str], str],
+        places: SessionPlaces,
     ) -> None:
         """`root_dir` gives a workspace's directory by its id."""
         self._registry = registry
         self._database = database
         self._root_dir = root_dir
+        self._places = places
 
     def find(self, principal: Principal, session_id: str) -> Session:
         """A live or recently ended session. Raises NotFoundError for others' sessions, too."""
@@ -66,7 +72,9 @@ class Finder:
         if others:
             load = partial(stored_sessions.load_keys, keys=others)
             for row in await self._database.browse(load):
-                known[row["key"]] = SessionRow(row, self._root_dir, clamped_limits).session
+                found = SessionRow(row, self._root_dir, clamped_limits).session
+                self._places.name(found)
+                known[found.key] = found
         return [known[key] for key in keys if key in known]
 
     async def record_key(

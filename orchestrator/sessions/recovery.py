@@ -129,7 +129,10 @@ class Recovery:
         rows = await self._database.read(
             lambda connection: stored_sessions.load(connection, after, sandboxes)
         )
-        return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
+        found = [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
+        for each in found:
+            self._sessions.places.name(each.session)
+        return found
 
     async def _record_lost_refusals(self, rows: list[SessionRow]) -> None:
         """Records what a kill has lost: the final numbers of repeated refusals."""

@@ -77,7 +77,8 @@ class Sessions:
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
-        self.finder = Finder(self.registry, database, workspaces.root_dir)
+        self.places = SessionPlaces(settings.cluster or "", settings.node, cluster.places)
+        self.finder = Finder(self.registry, database, workspaces.root_dir, self.places)
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)
         # An idle session gives way to a new one, and to one that is used again.
@@ -85,7 +86,6 @@ class Sessions:
             *(settings, node, sandboxes.pool, self.registry),
             lambda: self.suspensions.suspend_one(),
         )
-        self.places = SessionPlaces(settings.cluster or "", cluster.places)
         self.usage = SessionGrowth(database, cluster.cluster_usage)
         self.suspensions = Suspensions(
             *(database, recorder, stops, sandboxes),

@@ -65,6 +65,8 @@ class Session:
     # The cluster in which it has a place, and the place's number; '' and 0: in none.
     cluster: str = ""
     place: int = 0
+    # The name of the node in that cluster, which is this one; it is not stored.
+    node: str | None = None
     # What its turns may do, as it was at its creation.
     policy: SessionPolicy = SAFE_ANALYSIS
     # The number of episodes that it has had.

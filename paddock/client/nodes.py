@@ -1,12 +1,16 @@
 """The nodes of a cluster; for admins' keys."""
 
+from collections.abc import Callable
+
 from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, method
 from paddock.client.requests import segment
-from paddock.contract.cluster import Node
+from paddock.client.sse import ServerEvent
+from paddock.contract.cluster import Node, NodeNotice
 from paddock.contract.node_report import NodeReport
 
 _NODES = "/api/nodes"
+_MISSING, _BACK = "node.missing", "node.back"
 
 
 class Nodes(Face[F]):
@@ -46,3 +50,12 @@ class Nodes(Face[F]):
     async def _change(self, name: str, change: str) -> Node:
         path = f"{_NODES}/{segment(name)}/{change}"
         return read(Node, await self._api.json("POST", path, body={}))
+
+
+def heard_of_node(event: ServerEvent, on_node: Callable[[str, bool], None] | None) -> bool:
+    """Whether the event is about a node. Then `on_node` gets its name, and whether it is there."""
+    if event.name not in (_MISSING, _BACK):
+        return False
+    if on_node is not None:
+        on_node(read(NodeNotice, event.data).node, event.name == _BACK)
+    return True

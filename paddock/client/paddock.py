@@ -18,7 +18,7 @@ from paddock.client.keys import Keys
 from paddock.client.loop_thread import LoopThread
 from paddock.client.memory import KeyMemory
 from paddock.client.named_snapshots import NamedSnapshots
-from paddock.client.nodes import Nodes
+from paddock.client.nodes import Nodes, heard_of_node
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.pool import Options, Pool
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
@@ -33,14 +33,11 @@ from paddock.client.transport import Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
-from paddock.contract.cluster import NodeNotice
 from paddock.contract.explanations import Explanation
 from paddock.contract.system import Readiness
 from paddock.contract.usage import Usages
 
 _PAGE = 500
-NODE_BACK = "node.back"
-_NODE_EVENTS = {"node.missing", NODE_BACK}
 
 
 class _Client(Face[F]):
@@ -190,10 +187,8 @@ class _Client(Face[F]):
         """
         async with aclosing(resumed(self._api, "/api/events", after, never)) as events:
             async for event in events:
-                if event.name not in _NODE_EVENTS:
+                if not heard_of_node(event, on_node):
                     yield read(AuditEvent, event.data)
-                elif on_node is not None:
-                    on_node(read(NodeNotice, event.data).node, event.name == NODE_BACK)
 
     @stream
     async def search(

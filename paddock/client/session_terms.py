@@ -43,6 +43,9 @@ class SessionTerms(TypedDict, total=False):
         all records.
     policy_resolved_ref: your reference to the policy that you have applied.
     episode_id: your name for the episode of the work; see `Session.set_episode`.
+    placement: in a cluster, the `labels` of its node, and the session `near` which it is put.
+    recovery: `none`: if its node is lost, it is there again when the node is. `snapshot` is refused
+        where nothing keeps snapshots for that.
     from_snapshot: the name or the id of one of the key's named snapshots: its workspace begins with
         these files.
     consume: a context pack, as `pack` makes it: the session reads its files, which must be in the
@@ -72,6 +75,8 @@ class SessionTerms(TypedDict, total=False):
     lease_id: str | None
     policy_resolved_ref: str | None
     episode_id: str | None
+    placement: Mapping[str, Any] | None
+    recovery: str | None
     from_snapshot: str | None
     consume: ContextPack | Mapping[str, Any] | None
 

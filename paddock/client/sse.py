@@ -8,7 +8,7 @@ from paddock.client.errors import NotPaddockError
 
 # An event has at most 256 KiB of output, and JSON may use six bytes for each.
 _MOST_EVENT_BYTES = 8 * 1024 * 1024
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 class ServerEvent(NamedTuple):

@@ -24,6 +24,7 @@ from tests.bench import (
     console,
     egress,
     forks,
+    gateway,
     measures,
     ports,
     proposals,
@@ -46,7 +47,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("runs", "proposals", "spawning", "substitutes", "agents", "forks"),
+    *("runs", "proposals", "spawning", "substitutes", "agents", "forks", "gateway"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -96,6 +97,9 @@ async def bench(arguments: argparse.Namespace) -> bool:
             if "forks" in arguments.parts:
                 times, size = (1, 2**26) if arguments.quick else (3, 2**30)
                 print_table(await forks.forks(times, size))
+            if "gateway" in arguments.parts:
+                times, streams = (100, 1000) if arguments.quick else (2000, 10_000)
+                print_table(await gateway.gateway(plane, times, streams))
         finally:
             floors.close()
     return passed
@@ -151,7 +155,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "turns (how fast their programs are evaluated, and what their reads cost), proposals "
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
         "spawning (what a child costs beside a session), substitutes (what older kernels cost), "
-        "agents (what the mounted agent costs a start), or forks (what forks and templates cost)",
+        "agents (what the mounted agent costs a start), forks (what forks and templates cost), or "
+        "gateway (what a gateway of a cluster costs)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -525,13 +525,12 @@ async def test_admins_see_and_change_nodes(faced: FacedCluster, client: ClientSe
         assert answer.status == 404
 
 
-@pytest.mark.parametrize("headers", [OPERATOR, VIEWER, {"Authorization": "Bearer metrics-key"}])
-async def test_only_admins_see_and_change_nodes(
+@pytest.mark.parametrize("headers", [OPERATOR, VIEWER])
+async def test_only_admins_change_nodes_and_only_who_sees_all_sees_them(
     faced: FacedCluster, headers: dict[str, str]
 ) -> None:
     async with ClientSession(headers=headers) as other:
-        found = await _get(other, faced, "/api/nodes", 403)
-        assert found["code"] == "permission_denied"
+        assert (await _get(other, faced, "/api/nodes"))["items"] == []
         for change in ("drain", "undrain", "forget"):
             async with other.post(f"{faced.url}/api/nodes/a/{change}") as answer:
                 assert answer.status == 403

@@ -223,7 +223,7 @@ async def test_an_answer_that_breaks_is_no_answer_that_ends(
     async def begins(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         if framing == "length":
-            response.content_length = 1000
+            response.content_length = 1_000_000
         await response.prepare(request)
         await response.write(b"data: 1\n\n")
         assert request.transport is not None
@@ -238,6 +238,24 @@ async def test_an_answer_that_breaks_is_no_answer_that_ends(
     async with client.get(f"{cluster.url}/api/sessions/web/events") as answer:
         with pytest.raises((ClientPayloadError, ConnectionError, ServerDisconnectedError)):
             await answer.read()
+
+
+async def test_a_short_answer_that_breaks_has_not_begun(
+    cluster: FakeCluster, client: ClientSession
+) -> None:
+    async def begins(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = 1000
+        await response.prepare(request)
+        await response.write(b"data")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    await cluster.serve("one", begins)
+    cluster.puts("web", "one")
+    async with client.get(f"{cluster.url}/api/sessions/web") as answer:
+        assert (answer.status, (await answer.json())["code"]) == (502, "node_unavailable")
 
 
 async def test_streams_end_with_the_nodes_lease(

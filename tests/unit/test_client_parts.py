@@ -30,15 +30,17 @@ EVENTS = st.lists(
         ServerEvent,
         NAMES,
         st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3),
-        st.none() | st.integers(0, 2**60),
+        st.none() | st.integers(0, 2**60) | st.from_regex(r"\A[A-Za-z_-][A-Za-z0-9_-]*\Z"),
     ),
     max_size=5,
 )
 
 
-def encode(name: str, data: Any, event_id: int | None) -> bytes:
-    """Encodes an event as the server does."""
-    return encode_event(Event(name, pydantic_core.to_json(data).decode(), event_id))
+def encode(name: str, data: Any, event_id: int | str | None) -> bytes:
+    """Encodes an event as the servers do: a gateway's ids are texts."""
+    number = event_id if isinstance(event_id, int) else None
+    encoded = encode_event(Event(name, pydantic_core.to_json(data).decode(), number))
+    return f"id: {event_id}\n".encode() + encoded if isinstance(event_id, str) else encoded
 
 
 @given(EVENTS, st.lists(st.integers(0, 400), max_size=8))
@@ -61,7 +63,7 @@ def test_other_bytes_are_refused_or_ignored(data: bytes) -> None:
 
 
 def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in (b"data: x\n\n", b"data: []\n\n", b"id: x\ndata: {}\n\n"):
+    for text in (b"data: x\n\n", b"data: []\n\n", b"data: null\n\n"):
         with pytest.raises(NotPaddockError):
             EventParser().feed(text)
     assert EventParser().feed(b"event: a\r\ndata:{}\r\n\r\n") == [ServerEvent("a", {}, None)]

@@ -38,4 +38,5 @@ def test_rationale_codes_are_exactly_the_published_ones() -> None:
         "quarantined",
         "budget_exhausted",
         "CONTEXT_MISS",
+        "moved",
     }

@@ -71,10 +71,11 @@ export async function follow(path, after, position, onEvent, onState, signal) {
   while (!signal.aborted) {
     try {
       const open = () => { failures = 0; onState("live"); };
-      for await (const { data } of streamed(withQuery(path, { after }), signal, open)) {
+      for await (const { name, id, data } of streamed(withQuery(path, { after }), signal, open)) {
         if (!data) continue;
-        after = data[position];
-        onEvent(data);
+        after = position === "id" ? id : data[position];
+        // A cluster also says which node has gone away or is back: the page of nodes has that.
+        if (!name.startsWith("node.")) onEvent(data, after);
       }
       if (position === "seq") return onState("over");
     } catch (error) {
@@ -89,7 +90,7 @@ export async function follow(path, after, position, onEvent, onState, signal) {
 }
 
 /**
- * The events `{name, data}` of a stream, until it ends; `onOpen` is called once it has begun. With `json`
+ * The events `{name, id, data}` of a stream, until it ends; `onOpen` is called once it has begun. With `json`
  * it is the answer to a POST.
  */
 export async function* streamed(path, signal, onOpen = () => {}, json = undefined) {
@@ -104,7 +105,7 @@ export async function* streamed(path, signal, onOpen = () => {}, json = undefine
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();
     // A part without data says that the connection is alive.
-    for (const part of parts) yield { name: line(part, "event: "), data: JSON.parse(line(part, "data: ") ?? "null") };
+    for (const part of parts) yield { name: line(part, "event: "), id: line(part, "id: "), data: JSON.parse(line(part, "data: ") ?? "null") };
   }
 }
 

@@ -27,6 +27,8 @@ export class Live {
     this.usage = new Usage();
     this.state = "loading";
     this.error = null;
+    // The machines of the cluster, for those who see all sessions; none, if the server is one machine.
+    this.nodes = [];
     this.approvals = 0;
     this.pending = [];
     this.newest = null;
@@ -46,7 +48,7 @@ export class Live {
       // The stream begins before the list, so that nothing falls between them.
       followShared((event) => this.heard(event), (state, error) => this.connected(state, error), this.stop.signal);
       this.usage.follow(() => this.changed({}), this.stop.signal);
-      await Promise.all([this.loadSessions(), this.countApprovals(), this.loadDenials()]);
+      await Promise.all([this.loadSessions(), this.countApprovals(), this.loadDenials(), this.loadNodes()]);
       this.changed({ loaded: true });
     } catch (error) {
       this.changed({ error });
@@ -99,6 +101,10 @@ export class Live {
       const known = this.denials.get(denialKey(group));
       if (!known) this.denials.set(denialKey(group), group);
     }
+  }
+
+  async loadNodes() {
+    this.nodes = (await get("/api/nodes")).items;
   }
 
   async countApprovals() {

@@ -13,6 +13,7 @@ import { Keys } from "./pages/keys.js";
 import { Policies } from "./pages/policies.js";
 import { System } from "./pages/system.js";
 
+const nodes = async () => (await import("./pages/nodes.js")).Nodes;
 const volumes = async () => (await import("./pages/volumes.js")).Volumes;
 
 const PAGES = [
@@ -51,6 +52,7 @@ function Page({ live, parts, query }) {
   if (page === "policies") return html`<${Policies} key=${key} query=${query} />`;
   if (page === "volumes") return html`<${Later} load=${volumes} />`;
   if (page === "keys") return html`<${Keys} />`;
+  if (page === "nodes") return html`<${Later} load=${nodes} />`;
   if (page === "system") return html`<${System} live=${live} />`;
   return html`<p class="state">There is no such page. <a href="#/sessions">See the sessions</a>.</p>`;
 }
@@ -84,7 +86,8 @@ const Brand = ({ href }) => html`<a class="skip" href="#" onClick=${skip}>Skip t
 function Navigation({ live, page }) {
   useLive(live);
   const strip = useStrip(page);
-  return html`<nav ref=${strip} aria-label="Pages">${PAGES.map(([name, title]) => html`
+  const pages = live.nodes.length || page === "nodes" ? [...PAGES, ["nodes", "Nodes"]] : PAGES;
+  return html`<nav ref=${strip} aria-label="Pages">${pages.map(([name, title]) => html`
     <a href="#/${name}" aria-current=${page === name ? "page" : undefined}>${title}${
       name === "approvals" && live.approvals ? html` <span class="count">${live.approvals}</span>` : ""}</a>`)}</nav>`;
 }

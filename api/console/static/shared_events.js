@@ -3,6 +3,8 @@
 import { credential, follow } from "./api.js";
 
 const PATH = "/api/events";
+// A tab that takes the stream over may begin a little behind what others have heard.
+const MOST_RECENT = 1000;
 
 /** A name that tabs with the same credential share, and that does not reveal it. */
 async function sharedName() {
@@ -24,17 +26,19 @@ export async function followShared(onEvent, onState, signal) {
   const name = await sharedName();
   if (signal.aborted) return undefined;
   const channel = new BroadcastChannel(name);
-  const known = { last: null, state: null, reads: false };
-  const heard = (event) => {
-    if (known.last !== null && event.id <= known.last) return;
-    known.last = event.id;
+  const known = { last: null, state: null, reads: false, recent: new Set() };
+  const heard = (event, position) => {
+    if (known.recent.has(event.hash)) return;
+    known.recent.add(event.hash);
+    if (known.recent.size > MOST_RECENT) known.recent.delete(known.recent.values().next().value);
+    known.last = position;
     onEvent(event);
   };
   const is = (state, error) => { known.state = state; onState(state, error); };
   channel.onmessage = ({ data }) => {
     if (data.asks) { if (known.reads && known.state) channel.postMessage({ state: known.state }); return; }
     if (known.reads) return;
-    if (data.event) heard(data.event);
+    if (data.event) heard(data.event, data.position);
     else is(data.state, data.error && new Error(data.error));
   };
   channel.postMessage({ asks: true });
@@ -42,7 +46,7 @@ export async function followShared(onEvent, onState, signal) {
     // After an interruption the stream goes on behind the last event; without one, the page loads its lists again.
     if (known.state === "live" && known.last === null) is("reconnecting");
     known.reads = true;
-    const tell = (event) => { channel.postMessage({ event }); heard(event); };
+    const tell = (event, position) => { channel.postMessage({ event, position }); heard(event, position); };
     const say = (state, error) => { channel.postMessage({ state, error: error?.message }); is(state, error); };
     return follow(PATH, known.last, "id", tell, say, signal);
   };

@@ -11,6 +11,7 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.workspace import slots
@@ -103,13 +104,14 @@ class Volumes:
         return await self.show(volume.owner, name)
 
     async def _uncount(self, files_id: str) -> None:
-        """Has the cluster forget a volume that was never made; a kill leaves it to the next start.
-
-        Raises: StoreError.
-        """
+        """Has the cluster forget a volume that was never made, or leaves that to the next start."""
         purged = self._cluster.places.purged(files_id)
-        if purged is not None:
+        if purged is None:
+            return
+        try:
             await self._database.write(purged)
+        except StoreError as error:
+            log.warning("the next start has the cluster forget %s: %s", files_id, error)
 
     async def _take_back(self, volume: Volume, error: BaseException | None = None) -> None:
         """Removes a volume that nobody knows."""

@@ -4,6 +4,7 @@ What a kill has left is mended in both directions: the cluster forgets what this
 and a session that this node has no longer by right ends here.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -63,6 +64,8 @@ class PlaceComparison:
         if mine is None:
             return
         sizes = await self._database.read(all_sizes)
+        moved = [each for each in live if each.live and self._is_elsewhere(each, mine)]
+        await asyncio.gather(*map(self._end, moved))
         for session in live:
             if session.live:
                 await self._compare(session, mine.sessions.get(session.key), sizes)
@@ -75,15 +78,23 @@ class PlaceComparison:
     ) -> None:
         if session.cluster != self._cluster:
             await self._enter(session, holding)
-        elif holding is None or holding.place.number != session.place:
-            log.warning("session %s is another node's now: it ends here", session.id)
-            # Its place is not this node's to release.
-            session.cluster, session.place = "", 0
-            await self._moved(session)
-        elif holding.amounts != amounts_of(
-            session, session.limits, sizes.get(session.workspace.id)
-        ):
+            return
+        amounts = amounts_of(session, session.limits, sizes.get(session.workspace.id))
+        # The end of a change of its level tells the amounts by itself.
+        if holding is not None and holding.amounts != amounts and not session.lock.locked():
             await self._usage.settle(session)
+
+    def _is_elsewhere(self, session: Session, mine: Mine) -> bool:
+        """Whether the session's place in this cluster is not this node's any more."""
+        holding = mine.sessions.get(session.key)
+        placed = session.cluster == self._cluster
+        return placed and (holding is None or holding.place.number != session.place)
+
+    async def _end(self, session: Session) -> None:
+        """Ends a session here without releasing its place, which is another node's."""
+        log.warning("session %s is another node's now: it ends here", session.id)
+        session.cluster, session.place = "", 0
+        await self._moved(session)
 
     async def _enter(self, session: Session, holding: Holding | None) -> None:
         """Takes a place for a session that is older than this node's part in the cluster."""

@@ -17,10 +17,11 @@ log = logging.getLogger(__name__)
 
 
 class SessionPlaces:
-    """The places of this node's sessions in `cluster`; '': it is in none."""
+    """The places of this node's sessions in `cluster`; '': it is in none. `node` is its name."""
 
-    def __init__(self, cluster: str, places: Places) -> None:
+    def __init__(self, cluster: str, node: str | None, places: Places) -> None:
         self._cluster = cluster
+        self._node = node
         self._places = places
 
     @asynccontextmanager
@@ -47,6 +48,11 @@ class SessionPlaces:
             raise
         if place.number:
             session.cluster, session.place = self._cluster, place.number
+            self.name(session)
+
+    def name(self, session: Session) -> None:
+        """Has the session show where it lives; one without a place shows nothing."""
+        session.node = self._node if session.place else None
 
     async def _give_back(self, session: Session) -> None:
         """Gives the place back, or leaves that to the next start, which compares the places."""

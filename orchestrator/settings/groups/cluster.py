@@ -56,9 +56,9 @@ def _file(value: AbsolutePath) -> AbsolutePath:
     try:
         found = value.is_file()
     except OSError as error:  # such as a name that no file can have
-        raise ValueError(f"{str(value)[:200]}: {error.strerror}") from None
+        raise ValueError(f"{str(value)[:200]!r}: {error.strerror}") from None
     if not found:
-        raise ValueError(f"{value}: no such file")
+        raise ValueError(f"{str(value)!r}: no such file")
     return value
 
 

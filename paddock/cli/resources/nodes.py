@@ -12,7 +12,7 @@ from paddock.cli.output import print_done, size
 if TYPE_CHECKING:
     from paddock.client import Node, Paddock
 
-app = group("Machines of a cluster. These commands need an admin's key.")
+app = group("Machines of a cluster. An admin's key can change them.")
 
 _Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
 
@@ -27,7 +27,7 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
         listing,
         ("name", "state", ">silent", ">sandboxes", ">cpus", ">memory", "labels", "version"),
         _row,
-        nothing="there are no nodes: this server is one machine",
+        nothing="there are no nodes: this server is one machine, or the key does not see all sessions",
     )
 
 

@@ -29,6 +29,7 @@ export * from "./errors.js";
 export { Files, type Part, type Version, type WriteTerms } from "./files.js";
 export { REMEDIES } from "./generated/remedies.js";
 export { Hooks } from "./hooks.js";
+export { Nodes } from "./nodes.js";
 export type { CallOptions } from "./http.js";
 export { Keys } from "./keys.js";
 export { type Frame, LiveTerminal } from "./live-terminal.js";

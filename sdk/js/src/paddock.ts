@@ -32,6 +32,7 @@ import { Hooks } from "./hooks.js";
 import type { CallOptions } from "./http.js";
 import { Keys } from "./keys.js";
 import { KeyMemory } from "./memory.js";
+import { Nodes } from "./nodes.js";
 import { Pages } from "./pages.js";
 import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
@@ -84,6 +85,7 @@ export class Paddock {
   readonly secrets: Secrets;
   readonly memory: KeyMemory;
   readonly hooks: Hooks;
+  readonly nodes: Nodes;
   readonly keys: Keys;
   readonly volumes: Volumes;
   readonly snapshots: NamedSnapshots;
@@ -111,6 +113,7 @@ export class Paddock {
     this.secrets = new Secrets(this.#api);
     this.memory = new KeyMemory(this.#api);
     this.hooks = new Hooks(this.#api);
+    this.nodes = new Nodes(this.#api);
     this.keys = new Keys(this.#api);
     this.volumes = new Volumes(this.#api);
     this.snapshots = new NamedSnapshots(this.#api);

@@ -34,10 +34,10 @@ const COLUMNS = [
 
 class Row extends Component {
   shouldComponentUpdate(next) {
-    return next.session !== this.props.session || next.used !== this.props.used || next.depth !== this.props.depth;
+    return next.session !== this.props.session || next.placed !== this.props.placed || next.used !== this.props.used || next.depth !== this.props.depth;
   }
 
-  render({ session, used, depth }) {
+  render({ session, used, depth, placed }) {
     const { limits } = session;
     const budget = mostUsed(session);
     const cpu = last(used?.cpu_percent);
@@ -52,7 +52,8 @@ class Row extends Component {
       <td>${memory == null ? "–" : html`<${Meter} label="Memory" used=${memory} limit=${limits.memory_bytes}>${bytes(memory)}<//>`}</td>
       <td class="wide">${used?.disk ? html`<${Meter} label="Disk" used=${used.disk.used_bytes} limit=${used.disk.limit_bytes}>${bytes(used.disk.used_bytes)}<//>` : "–"}</td>
       <td class="wide">${budget ? html`<${Meter} label=${`Budget: ${budget.kind}`} used=${budget.share} limit=${1}>${percent(budget.share * 100)} <span class="hint">${budget.kind.replaceAll("_", " ")}</span><//>` : "–"}</td>
-      <td class="wide"><${Time} at=${session.last_activity_at} /></td></tr>`;
+      <td class="wide"><${Time} at=${session.last_activity_at} /></td>
+      ${placed && html`<td class="wide"><${Raw} text=${session.node ?? "–"} /></td>`}</tr>`;
   }
 }
 
@@ -61,13 +62,16 @@ function compare(a, b) {
   return typeof a === "number" ? a - b : String(a).localeCompare(String(b));
 }
 
+// Where a session lives: only a cluster has it.
+const NODE = { name: "node", title: "Node", wide: true, key: (session) => session.node };
+
 /** The sessions that match, in the order that is wanted. */
 function arranged(sessions, usage, { text, level, by, down }) {
   const wanted = text.toLowerCase();
   const shown = sessions.filter((session) => (!level || session.permission_level === level)
-    && (!wanted || [session.id, session.owner, activity(session), ...Object.entries(session.labels).map((pair) => pair.join(":"))]
+    && (!wanted || [session.id, session.owner, session.node ?? "", activity(session), ...Object.entries(session.labels).map((pair) => pair.join(":"))]
       .some((word) => word.toLowerCase().includes(wanted))));
-  const column = COLUMNS.find(({ name }) => name === by);
+  const column = [...COLUMNS, NODE].find(({ name }) => name === by);
   if (!column) return shown;
   const keyed = shown.map((session) => [column.key(session, usage.of(session)), session]);
   return keyed.sort(([a], [b]) => compare(a, b) * (down && a != null && b != null ? -1 : 1)).map(([, session]) => session);
@@ -98,16 +102,18 @@ export function LiveSessions({ sessions, usage, query }) {
   const sort = ({ name, most }) => change({ by: name, down: wanted.by === name ? !wanted.down : Boolean(most) });
   const levels = [...new Set(sessions.map((session) => session.permission_level))].sort();
   const shown = arranged(sessions, usage, wanted);
+  const placed = sessions.some((session) => session.node);
+  const columns = placed ? [...COLUMNS, NODE] : COLUMNS;
   return html`<section aria-label="live sessions"><div class="head"><h2>Live sessions <span class="hint">${
       shown.length === sessions.length ? number(shown.length) : `${number(shown.length)} of ${number(sessions.length)}`}</span></h2>
       <div class="controls"><label class="quiet">Filter <input type="search" value=${wanted.text} placeholder="id, owner, label"
           onInput=${(event) => change({ text: event.target.value })} /></label>
         <${Choice} label="Level" value=${wanted.level} among=${["", ...levels]} onChoose=${(level) => change({ level })} /></div></div>
     ${shown.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="table of live sessions"><table class="sessions">
-      <thead><tr>${COLUMNS.map((column) => html`<th scope="col" class=${column.wide ? "wide" : ""}
+      <thead><tr>${columns.map((column) => html`<th scope="col" class=${column.wide ? "wide" : ""}
         aria-sort=${wanted.by === column.name ? (wanted.down ? "descending" : "ascending") : undefined}>
         <button class="sort" onClick=${() => sort(column)}>${column.title}</button></th>`)}</tr></thead>
-      <tbody>${nested(shown).map(([session, depth]) => html`<${Row} key=${`${session.id} ${session.incarnation}`} session=${session} used=${usage.of(session)} depth=${depth} />`)}</tbody></table></div>`
+      <tbody>${nested(shown).map(([session, depth]) => html`<${Row} key=${`${session.id} ${session.incarnation}`} session=${session} used=${usage.of(session)} depth=${depth} placed=${placed} />`)}</tbody></table></div>`
       : html`<${Empty}>${sessions.length ? "No session matches. Change the filter."
         : html`No session is live. Begin one with <b>New session</b>, or with <code>paddock run -- ls</code>`}<//>`}</section>`;
 }

@@ -8,7 +8,7 @@ from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
 from orchestrator.ground.events import time_text
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.policy.levels import SessionLimits
-from orchestrator.state.counted.tally import Place, Tally
+from orchestrator.state.counted.tally import Standing, Tally
 from orchestrator.state.session import Session
 
 # Ended sessions kept in memory; above this number, the oldest are forgotten early.
@@ -61,7 +61,7 @@ class Registry:
         if name in self._live or name in self._reserved:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")
         self._reserved[name] = self._by_key[session.key] = session
-        self._tally.put(session, Place.RESERVED)
+        self._tally.put(session, Standing.RESERVED)
 
     def unreserve(self, session: Session) -> None:
         """Releases the id that was reserved for the session."""
@@ -87,7 +87,7 @@ class Registry:
         self.unreserve(session)
         self._live[session.id.casefold()] = self._by_key[session.key] = session
         self._owned.setdefault(session.owner, {})[session.key] = session
-        self._tally.put(session, Place.LIVE)
+        self._tally.put(session, Standing.LIVE)
         self._by_handle[session.handle_sha256] = session
 
     def end(self, session: Session) -> None:
@@ -103,7 +103,7 @@ class Registry:
         if other is None or _ended_at(other) <= _ended_at(session):
             self._forget(session.id)
             self._ended[session.id] = self._by_key[session.key] = session
-            self._tally.put(session, Place.ENDED)
+            self._tally.put(session, Standing.ENDED)
         else:
             _drop(self._by_key, session.key, session)
         self._forget_old()

@@ -12,7 +12,7 @@ from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
 
-class Place(Enum):
+class Standing(Enum):
     """Where a session is: being created, created, or ended and still remembered."""
 
     RESERVED = "reserved"
@@ -23,7 +23,7 @@ class Place(Enum):
 class _Part(NamedTuple):
     """What one session adds to the counts."""
 
-    place: Place
+    standing: Standing
     owner: str
     kind: tuple[Status, str]
     is_suspended: bool
@@ -56,7 +56,7 @@ class Tally:
         self._changing: dict[str, SessionLimits] = {}
         # Suspended sessions that live.
         self.suspended = 0
-        self._places: Counter[Place] = Counter()
+        self._standings: Counter[Standing] = Counter()
         # Those that exist or have ended, by status and level.
         self.kinds: Counter[tuple[Status, str]] = Counter()
         # Those that live and have a sandbox, by key.
@@ -65,16 +65,16 @@ class Tally:
     @property
     def with_sandbox(self) -> int:
         """How many live and are not suspended, or are being created."""
-        return self._places[Place.RESERVED] + self._places[Place.LIVE] - self.suspended
+        return self._standings[Standing.RESERVED] + self._standings[Standing.LIVE] - self.suspended
 
     def held(self, owner: str) -> KeyUsage:
         """What the owner's sessions hold that live or are being created."""
         held = self._held.get(owner, _Held())
         return KeyUsage(held.sessions, float(held.cpus), held.memory_bytes)
 
-    def put(self, session: Session, place: Place) -> None:
-        """Counts the session as one in that place."""
-        self._count(session, place)
+    def put(self, session: Session, standing: Standing) -> None:
+        """Counts the session as one in that standing."""
+        self._count(session, standing)
         session.on_change = self._changed
 
     def remove(self, session: Session) -> None:
@@ -93,13 +93,13 @@ class Tally:
     def _changed(self, session: Session) -> None:
         part = self._parts.get(session.key)
         if part is not None:
-            self._count(session, part.place)
+            self._count(session, part.standing)
 
-    def _count(self, session: Session, place: Place) -> None:
+    def _count(self, session: Session, standing: Standing) -> None:
         self._discount(session)
-        part = self._parts[session.key] = self._part(session, place)
+        part = self._parts[session.key] = self._part(session, standing)
         self._add(part, 1)
-        if place is Place.LIVE and session.sandbox is not None:
+        if standing is Standing.LIVE and session.sandbox is not None:
             self.sandboxed[session.key] = session
 
     def _discount(self, session: Session) -> None:
@@ -108,10 +108,10 @@ class Tally:
         if part is not None:
             self._add(part, -1)
 
-    def _part(self, session: Session, place: Place) -> _Part:
+    def _part(self, session: Session, standing: Standing) -> _Part:
         limits = session.limits, self._changing.get(session.key, session.limits)
         return _Part(
-            place,
+            standing,
             session.owner,
             (session.status, session.level.name),
             session.suspended,
@@ -120,14 +120,14 @@ class Tally:
         )
 
     def _add(self, part: _Part, sign: int) -> None:
-        self._places[part.place] += sign
-        if part.place is not Place.ENDED:
+        self._standings[part.standing] += sign
+        if part.standing is not Standing.ENDED:
             held = self._held.setdefault(part.owner, _Held()).add(part, sign)
             if not held.sessions:
                 del self._held[part.owner]
-        if part.place is Place.LIVE:
+        if part.standing is Standing.LIVE:
             self.suspended += sign * part.is_suspended
-        if part.place is not Place.RESERVED:
+        if part.standing is not Standing.RESERVED:
             self.kinds[part.kind] += sign
             if not self.kinds[part.kind]:
                 del self.kinds[part.kind]

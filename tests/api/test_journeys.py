@@ -52,4 +52,4 @@ async def test_a_creation(api: Api) -> None:
         await api.session()
 
     assert len(modules) <= 125
-    assert len(rooms(modules)) <= 26
+    assert len(rooms(modules)) <= 30

@@ -5,7 +5,7 @@ from aiohttp import web
 from api.catalog import OPERATIONS
 from api.compat.enabled import add_enabled
 from api.console.routes import Console
-from api.http.bounds import CONNECTIONS, Bounds, Connections, RequestRates, Unread
+from api.http.bounds import Bounds, RequestRates, Unread
 from api.http.cors import Cors
 from api.http.docs import Docs
 from api.http.endpoint import make_endpoint
@@ -16,6 +16,7 @@ from api.shape.context import Kept, Shared, Work
 from api.shape.operation import SESSION
 from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.serving.connections import CONNECTIONS, ServedConnections
 from orchestrator.settings.allowed_hosts import AllowedHosts
 
 BOUNDS = web.AppKey("bounds", Bounds)
@@ -29,7 +30,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     services = Services.of(plane, OPERATIONS)
     shared = Shared(plane.sessions, plane.streams, plane.archiving, services)
     work, kept = Work(), Kept()
-    bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
+    bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), ServedConnections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [
         *(observe(plane.metrics, plane.lag), guarded(plane.metrics)),

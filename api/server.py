@@ -13,13 +13,13 @@ from aiohttp import web
 from api.app import create_app
 from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.gateway_listener import for_gateways
-from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
 from api.previews.app import create_preview_app
 from orchestrator.cluster.tls import Face
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.loop_lag import LoopLag, watched_loop
+from orchestrator.ground.serving.connections import CONNECTIONS, raise_descriptors
 from orchestrator.ground.serving.private_memory import keep_memory_private
 from orchestrator.ground.serving.server_log import ServerLog
 from orchestrator.settings import instance_url

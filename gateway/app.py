@@ -18,6 +18,7 @@ from gateway.faces.routes import Faces
 from gateway.open import Gateway
 from orchestrator.ground.metrics import CONTENT_TYPE
 from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.connections import CONNECTIONS, ServedConnections
 from orchestrator.ground.serving.errors import describe, problem
 
 # As in proxies: the client closed the connection before the answer.
@@ -42,6 +43,7 @@ def create_app(
     `faces` are what it answers for all nodes; None: nothing.
     """
     app = web.Application(middlewares=[_observed(gateway)])
+    app[CONNECTIONS] = ServedConnections()
     own = _Own(gateway)
     app.router.add_get("/healthz", own.healthz)
     app.router.add_get("/readyz", own.readyz)
@@ -55,6 +57,7 @@ def create_app(
 def create_preview_app(gateway: Gateway) -> web.Application:
     """Ports of the sessions of all nodes."""
     app = web.Application(middlewares=[_observed(gateway)])
+    app[CONNECTIONS] = ServedConnections()
     app.router.add_route("*", "/{path:.*}", Dispatch(gateway).previews)
     return app
 
@@ -96,7 +99,8 @@ def _observed(gateway: Gateway) -> Middleware:
         started = time.perf_counter()
         status = _CLIENT_GONE
         try:
-            response = await _guarded(request, handler)
+            with request.app[CONNECTIONS].serving(request):
+                response = await _guarded(request, handler)
             status = response.status
             return response
         finally:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import ssl
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from aiohttp import ClientSession
@@ -17,6 +18,8 @@ from orchestrator.ground.task_scope import InUse
 
 # How often the database is asked. A lease holds for 15 s and is renewed every 3 s.
 EVERY_SECONDS = 1.0
+# Between two lines about a node that can't be reached.
+_QUIET_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +33,7 @@ class Member:
         self._contexts = contexts
         self._clients: dict[Face, ClientSession] = {}
         self._gone = False
-        # Few: they are the errors of sockets and certificates.
-        self._complained: set[str] = set()
+        self._quiet_until = float("-inf")
 
     @property
     def name(self) -> str:
@@ -70,14 +72,11 @@ class Member:
         return found
 
     def complain(self, reason: str) -> None:
-        """Says once in the log why the node can't be reached."""
-        if reason not in self._complained:
-            self._complained.add(reason)
+        """Says in the log, now and then, why the node can't be reached."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET_SECONDS
             log.warning("the node %s can't be reached at %s: %s", self.name, self.url, reason)
-
-    def answered(self) -> None:
-        """It can be reached (again)."""
-        self._complained.clear()
 
     async def close(self) -> None:
         """Ends every exchange with it, and closes the connections."""

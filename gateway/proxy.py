@@ -116,7 +116,6 @@ class Exchange:
             server_hostname=self._member.name if self._member.url.startswith("https") else None,
         )
         async with asked as answer:
-            self._member.answered()
             if answer.status in refusals:
                 return Refusal(answer.status, await _code(answer))
             if is_accepted(request, answer):

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import resource
 import signal
 import socket
 import ssl
@@ -23,12 +22,11 @@ from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.tls import Face, gateway_context, public_context
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
+from orchestrator.ground.serving.connections import CONNECTIONS, raise_descriptors
 from orchestrator.ground.serving.private_memory import keep_memory_private
 from orchestrator.ground.task_scope import TaskScope
 
 _KEEPALIVE_SECONDS = 75.0
-# A request takes two descriptors: the client's connection, and the node's.
-_MOST_DESCRIPTORS = 65_536
 _BACKLOG = 1024
 
 Say = Callable[[str], None]
@@ -50,7 +48,6 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
             previews = closers.enter_context(_bound(settings, settings.gateway_preview_port))
         give_up()
         keep_memory_private()
-        _raise_descriptors()
         opened = _opened(settings, contexts.__getitem__)
         gateway, faces = await closers.enter_async_context(opened)
         apps = [(create_app(gateway, faces=faces), listener, "the cluster's API")]
@@ -118,6 +115,8 @@ async def served(
         **http_options(gateway),
     )
     await runner.setup()
+    if runner.server is not None:
+        app[CONNECTIONS].bound(runner.server, raise_descriptors())
     try:
         await web.SockSite(runner, bound, ssl_context=public, backlog=_BACKLOG).start()
         yield
@@ -146,10 +145,3 @@ def _bound(settings: GatewaySettings, port: int) -> socket.socket:
         raise PaddockError(
             f"can't listen on {host}:{port}: {reason}; set PADDOCK_GATEWAY_HOST and _PORT"
         ) from None
-
-
-def _raise_descriptors() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,14 +1,10 @@
 """What bounds requests: their rates, what they hold unread or open, and their connections."""
 
-import resource
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
-
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, RateLimitedError
 from orchestrator.ground.limits import (
@@ -19,6 +15,7 @@ from orchestrator.ground.limits import (
     UNREAD_REQUESTS,
     TokenBucket,
 )
+from orchestrator.ground.serving.connections import ServedConnections
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.settings.settings import Settings
 
@@ -210,82 +207,9 @@ def _give_back(held: Counter[_Holder], holders: tuple[_Holder, ...], size: int) 
             del held[holder]
 
 
-# So many connections may always wait for a request or bring one, because it may be a request that
-# stops something.
-LEAST_WAITING = 64
-# Of the process; connections of the API may take a third, those of sessions' ports another third.
-_MOST_DESCRIPTORS = 65_536
-
-
-def raise_descriptors() -> int:
-    """Lets the process open as many descriptors as it may; returns the most of one server."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted // 3
-
-
-class Connections:
-    """Cuts the oldest connections that have brought no whole request, if there are too many.
-
-    Such connections cost a client nothing. The limits of a caller bound those that are served.
-    """
-
-    def __init__(self) -> None:
-        # In order: the one that has been without a request for the longest time is first.
-        self._waiting: dict[RequestHandler, None] = {}
-        self._serving: set[RequestHandler] = set()
-
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._serving)
-
-    def bound(self, server: web.Server, most: int) -> None:
-        """Follows the connections of a server, and keeps their number at `most` where possible."""
-        made, lost = server.connection_made, server.connection_lost
-
-        def connection_made(handler: RequestHandler, *rest: object) -> None:
-            made(handler, *rest)  # type: ignore[arg-type]
-            self._waiting[handler] = None
-            if len(self) > most and len(self._waiting) > LEAST_WAITING:
-                _cut(next(iter(self._waiting)))
-
-        def connection_lost(handler: RequestHandler, *rest: object) -> None:
-            self._waiting.pop(handler, None)
-            self._serving.discard(handler)
-            lost(handler, *rest)  # type: ignore[arg-type]
-
-        server.connection_made = connection_made  # type: ignore[assignment]
-        server.connection_lost = connection_lost  # type: ignore[assignment]
-
-    @contextmanager
-    def serving(self, request: web.Request) -> Iterator[None]:
-        """Keeps the connection of a request that has arrived whole."""
-        handler = request.protocol
-        known = handler in self._waiting
-        if known:
-            del self._waiting[handler]
-            self._serving.add(handler)
-        try:
-            yield
-        finally:
-            if known and handler in self._serving:
-                self._serving.discard(handler)
-                self._waiting[handler] = None
-
-
 class Bounds(NamedTuple):
     """What bounds requests: their rates, what they hold, and their connections."""
 
     rates: RequestRates
     unread: Unread
-    connections: Connections
-
-
-CONNECTIONS = web.AppKey("connections", Connections)
-
-
-def _cut(handler: RequestHandler) -> None:
-    transport = handler.transport
-    if transport is not None:
-        transport.abort()
+    connections: ServedConnections

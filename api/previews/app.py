@@ -12,7 +12,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.compat.enabled import ServedPorts
-from api.http.bounds import CONNECTIONS, Connections
 from api.http.middleware import observe
 from api.previews.admission import NO_LINK, Admission, Admitted
 from api.previews.forwarding import forward
@@ -27,6 +26,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import BusyError, NotFoundError, UnauthorizedError
 from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.connections import CONNECTIONS, ServedConnections
 from orchestrator.ground.serving.errors import describe
 from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 from orchestrator.settings.allowed_hosts import AllowedHosts
@@ -66,7 +66,7 @@ class _Previews:
     """Serves requests for ports."""
 
     def __init__(self, plane: ControlPlane, hosts: AllowedHosts, limits: PortLimits) -> None:
-        self.work, self.connections = Work(), Connections()
+        self.work, self.connections = Work(), ServedConnections()
         self._plane = plane
         self._hosts = hosts
         self._admission = Admission(plane)

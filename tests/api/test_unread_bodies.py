@@ -11,7 +11,8 @@ import pytest
 from api.app import BOUNDS
 from api.catalog import OPERATIONS
 from api.http.body import Pace
-from api.http.bounds import LEAST_WAITING, UNREAD_LIMITS
+from api.http.bounds import UNREAD_LIMITS
+from orchestrator.ground.serving.connections import LEAST_WAITING
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.box import PATIENCE
 from tests.support.fake_agent import Play

@@ -19,6 +19,7 @@ from gateway.http import http_options
 from gateway.open import open_gateway
 from orchestrator.cluster.directory import Node as KnownNode
 from orchestrator.cluster.postgres.directory import PostgresDirectory
+from orchestrator.cluster.postgres.key_table import KeyTable
 from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from paddock.client import Paddock
@@ -28,13 +29,10 @@ from tests.support.cluster_store import CLUSTER, opened
 from tests.support.fake_cluster import no_tls
 from tests.support.postgres import FreshDatabase
 
-ADMIN_KEY, CI_KEY, OTHER_KEY = "admin-key", "ci-key", "other-key"
-CI = Principal("ci", Role.OPERATOR)
-KEYS = {
-    digest(ADMIN_KEY): Principal("admin", Role.ADMIN),
-    digest(CI_KEY): CI,
-    digest(OTHER_KEY): Principal("other", Role.OPERATOR),
-}
+# Names of keys, whose secrets the cluster's database makes.
+ADMIN_KEY, CI_KEY, OTHER_KEY = "root", "ci", "other"
+CI = Principal(CI_KEY, Role.OPERATOR)
+KEYS = (Principal(ADMIN_KEY, Role.ADMIN), CI, Principal(OTHER_KEY, Role.OPERATOR))
 
 __all__ = ["nodes"]
 
@@ -61,12 +59,13 @@ class _Served:
     url: str
     servers: dict[str, TestServer]
     nodes: dict[str, Node]
+    secrets: dict[str, str]
 
     def client(self, key: str = ADMIN_KEY) -> Paddock:
-        return Paddock(self.url, key, get_retries=0, reconnect=PATIENCE)
+        return Paddock(self.url, self.secrets[key], get_retries=0, reconnect=PATIENCE)
 
     async def get(self, path: str, key: str = ADMIN_KEY, **query: Any) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {key}"}
+        headers = {"Authorization": f"Bearer {self.secrets[key]}"}
         async with (
             ClientSession(headers=headers) as client,
             client.get(f"{self.url}{path}", params=query) as answer,
@@ -79,24 +78,26 @@ class _Served:
 @pytest.fixture
 async def served(nodes: Sequence[Node], postgres: FreshDatabase) -> AsyncIterator[_Served]:
     async with AsyncExitStack() as closers:
+        database = await closers.enter_async_context(opened(postgres.dsn))
+        secrets = {key.name: await KeyTable(database).add(key) for key in KEYS}
+        ring = {digest(secrets[key.name]): key for key in KEYS}
         servers = {}
         for name, node in zip(("one", "two"), nodes, strict=True):
-            node.plane.keys.replace(KeyRing(dict(KEYS)))
+            node.plane.keys.replace(KeyRing(ring))
             node.plane.settings.node_labels["zone"] = "a"
             server = servers[name] = TestServer(create_node_app(node.plane))
             await server.start_server(**node_options(node.plane), shutdown_timeout=0.1)
             closers.push_async_callback(server.close)
-        database = await closers.enter_async_context(opened(postgres.dsn))
         directory = _Local(database)
         directory.servers = servers
-        gateway = await open_gateway(directory, KeyRing(dict(KEYS)), no_tls)
+        gateway = await open_gateway(directory, KeyRing(ring), no_tls)
         closers.push_async_callback(gateway.close)
         faces = Faces(gateway, CLUSTER, NodeAdmin(database))
         server = TestServer(create_app(gateway, faces=faces))
         await server.start_server(shutdown_timeout=0.1, **http_options(gateway))
         closers.push_async_callback(server.close)
         url = f"http://127.0.0.1:{server.port}"
-        yield _Served(url, servers, dict(zip(("one", "two"), nodes, strict=True)))
+        yield _Served(url, servers, dict(zip(("one", "two"), nodes, strict=True)), secrets)
 
 
 async def test_sessions_of_both_nodes_are_one_list(served: _Served) -> None:
@@ -202,7 +203,7 @@ async def test_admins_list_and_drain_nodes(served: _Served) -> None:
 async def test_what_no_node_has_is_refused(served: _Served) -> None:
     """On the node itself; a gateway that finds no node refuses it before."""
     url = served.servers["one"].make_url("/api/sessions")
-    headers = {"Authorization": f"Bearer {CI_KEY}"}
+    headers = {"Authorization": f"Bearer {served.secrets[CI_KEY]}"}
     for body, field in (
         ({"placement": {"labels": {"zone": "b"}}}, "placement.labels.zone"),
         ({"placement": {"labels": {"disk": "ssd"}}}, "placement.labels.disk"),

@@ -27,7 +27,7 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
         listing,
         ("name", "state", ">silent", ">sandboxes", ">cpus", ">memory", "labels", "version"),
         _row,
-        nothing="there are no nodes: this is one machine, or the key does not see all sessions",
+        nothing="there are no nodes: it is one machine, or the key does not see all sessions",
     )
 
 

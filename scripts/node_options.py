@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "compose.yaml"
 TARGET = ROOT / "deploy" / "node.json"
 # Where gateways reach the node; compose.yaml has no such port, because it has one machine.
-CLUSTER_PORT = 8702
+CLUSTER_PORT = 8790
 _STATE = "${PADDOCK_STATE_DIR:-/var/lib/paddock}"
 _SOCKET = "${PADDOCK_DOCKER_SOCKET:-/var/run/docker.sock}"
 _NANOSECONDS = 1_000_000_000

@@ -71,6 +71,7 @@ CONTROL_PLANE = Recipe(
         "README.md",
         "paddock/**/*",
         "api/**/*",
+        "gateway/**/*",
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",
         "sandbox_agent/**/*.conf",

@@ -20,7 +20,7 @@ from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import serving
 
 SECONDS = 300
-PACKAGES = ("paddock", "api", "orchestrator", "sandbox_agent", "images")
+PACKAGES = ("paddock", "api", "gateway", "orchestrator", "sandbox_agent", "images")
 
 
 class Installed(NamedTuple):

@@ -118,7 +118,7 @@ class Creations:
         except NodeUnavailableError as error:
             return error.code
         if isinstance(answer, Refusal):
-            return answer.code or str(answer.status)
+            return answer.code or str(answer.answer.status)
         return self._answered(member, answer)
 
     def _answered(self, member: Member, answer: web.StreamResponse | Refusal) -> web.StreamResponse:

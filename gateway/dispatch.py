@@ -100,8 +100,10 @@ class Dispatch:
             return answer
         # The session may be elsewhere by now, or it is a file of it that is not there.
         other = await self._gateway.routes.moved_from(session_id, member)
+        if other is None:
+            return answer.answer
         if not has_body:
-            return await self._exchanged(request, other or member, face, body)
+            return await self._exchanged(request, other, face, body)
         raise NodeUnavailableError(
             "the session has moved to another node: ask again; nothing has been done",
             retry_after=RETRY_SECONDS,

@@ -37,14 +37,12 @@ from orchestrator.ground.serving.websocket import (
 _BODY_IDLE_SECONDS = 300.0
 # Smaller bodies, of requests and of answers, are read whole: they cost less so.
 _SMALL_BYTES = 32 * 1024
-# A problem document is small; longer answers are none.
-_MOST_PROBLEM = 16 * 1024
 
 
 class Refusal(NamedTuple):
-    """An answer that was not passed on; `code` is the problem document's."""
+    """An answer that was not passed on yet; `code` is the problem document's."""
 
-    status: int
+    answer: web.Response
     code: str
 
 
@@ -65,7 +63,7 @@ class Exchange:
         self._arrived_badly = False
 
     async def answer(self, refusals: frozenset[int] = frozenset()) -> web.StreamResponse | Refusal:
-        """The node's answer, passed on unless its status is one of `refusals`.
+        """The node's answer, passed on unless its status is one of `refusals` and it is short.
 
         Raises: NodeUnavailableError if nothing was sent, NodeLostError if it was; ValidationError
         if the body does not arrive whole; ConnectionError if it breaks later.
@@ -116,8 +114,8 @@ class Exchange:
             server_hostname=self._member.name if self._member.url.startswith("https") else None,
         )
         async with asked as answer:
-            if answer.status in refusals:
-                return Refusal(answer.status, await _code(answer))
+            if answer.status in refusals and _is_short(request, answer):
+                return await _refusal(answer)
             if is_accepted(request, answer):
                 return await pass_websocket(request, answer, [], None)
             if answer.status < HTTPStatus.OK:
@@ -126,11 +124,10 @@ class Exchange:
 
     async def _passed(self, answer: ClientResponse) -> web.StreamResponse:
         request = self._request
-        headers = for_client([*answer.headers.items()])
-        length = answer.content_length
-        if length is not None and length <= _SMALL_BYTES and request.method != hdrs.METH_HEAD:
+        if _is_short(request, answer):
             # Read whole, it is sent with its head at once; until then, nothing has begun.
-            return web.Response(status=answer.status, headers=headers, body=await answer.read())
+            return await _whole(answer)
+        headers = for_client([*answer.headers.items()])
         response = web.StreamResponse(status=answer.status, headers=headers)
         await stream.begin(request, response)
         async for piece in answer.content.iter_any():
@@ -179,14 +176,25 @@ async def _piece(request: web.Request) -> bytes:
         raise ValidationError("the body did not arrive in time") from None
 
 
-async def _code(answer: ClientResponse) -> str:
-    """The code of a problem document; empty if it is none."""
+def _is_short(request: web.Request, answer: ClientResponse) -> bool:
+    length = answer.content_length
+    return length is not None and length <= _SMALL_BYTES and request.method != hdrs.METH_HEAD
+
+
+async def _whole(answer: ClientResponse) -> web.Response:
+    headers = for_client([*answer.headers.items()])
+    return web.Response(status=answer.status, headers=headers, body=await answer.read())
+
+
+async def _refusal(answer: ClientResponse) -> Refusal:
+    """It with the code of its problem document; empty if it is none."""
+    whole = await _whole(answer)
     try:
-        found = json.loads(await answer.content.read(_MOST_PROBLEM))
-    except ValueError:
-        return ""
+        found = json.loads(whole.body) if isinstance(whole.body, bytes) else None
+    except (ValueError, RecursionError):
+        found = None
     code = found.get("code") if isinstance(found, dict) else None
-    return code if isinstance(code, str) else ""
+    return Refusal(whole, code if isinstance(code, str) else "")
 
 
 def _plain(error: ClientError) -> str:

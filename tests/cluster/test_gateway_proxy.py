@@ -175,6 +175,30 @@ async def test_a_session_that_moved_is_found_again(
         assert await answer.json() == {"node": "two"}
 
 
+@pytest.mark.parametrize("status", [404, 410])
+async def test_what_a_session_has_not_is_said_once(
+    cluster: FakeCluster, client: ClientSession, status: int
+) -> None:
+    """A process that is unknown, say: the session is where it was, and the answer is its node's."""
+    asked = 0
+
+    async def has_not(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        problem = {"code": "not_found", "detail": "no process x", "body": await request.text()}
+        return web.json_response(problem, status=status, headers={"X-Said": "by the node"})
+
+    await cluster.serve("one", has_not)
+    cluster.puts("web", "one")
+    for times in (1, 2):
+        path = f"{cluster.url}/api/sessions/web/processes/x/stdin"
+        async with client.post(path, json={"data": "x"}) as answer:
+            assert answer.status == status
+            assert answer.headers["X-Said"] == "by the node"
+            assert (await answer.json())["body"] == '{"data": "x"}'
+        assert asked == times
+
+
 async def test_what_no_node_has_any_node_says(cluster: FakeCluster, client: ClientSession) -> None:
     await cluster.serve("one", _named("one"))
     for path in ("/", "/docs", "/api/images", "/api/sessions/unknown", "/api/sessions/%00"):

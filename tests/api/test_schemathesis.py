@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 SEED = 20260304
 EXAMPLES = 6
-SECONDS = 400  # on a quiet machine it takes a twelfth of that
+SECONDS = 800  # on a quiet machine it takes a twentieth of that
 
 # Operations that end or change a session get a session of their own.
 OWN_SESSIONS = {

@@ -126,7 +126,7 @@ export class Api {
     name: N,
     given: Arguments<N>,
     options: CallOptions = {},
-    after?: number,
+    after?: number | string,
   ): AsyncGenerator<EventOf<N>, void> {
     const { events } = await this.#http.events(sending(name, given), after, options);
     yield* known<N>(events);

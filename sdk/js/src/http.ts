@@ -102,7 +102,7 @@ export class Http {
   /** The events of an answer, after the id `after` if given, once the answer has begun. */
   async events(
     sending: Sending,
-    after: number | undefined,
+    after: number | string | undefined,
     options: CallOptions,
   ): Promise<ArrivingEvents> {
     const headers: Record<string, string> = { Accept: "text/event-stream", ...sending.headers };

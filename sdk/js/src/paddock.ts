@@ -67,7 +67,7 @@ export interface ClientOptions {
 
 /** How the events of all sessions are followed. */
 export interface EventsOptions {
-  readonly after?: number | undefined;
+  readonly after?: number | string | undefined;
   readonly onNode?: ((node: string, there: boolean) => void) | undefined;
 }
 

@@ -1,6 +1,5 @@
 """The cluster of this machine: its database, its nodes, certificates for both."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +38,8 @@ def _access() -> "Access":
 
 def ask(work: "Callable[[ClusterDatabase], Awaitable[T]]", doing: str) -> T:
     """The result of `work` with the cluster's database."""
+    import asyncio
+
     try:
         import orchestrator.cluster.postgres.pool  # noqa: F401
     except ModuleNotFoundError as error:
@@ -70,6 +71,7 @@ def _without_driver(error: ModuleNotFoundError) -> BaseException:
 
 def complete_node(incomplete: str) -> list[str]:
     """Matching names of nodes; none if the database does not answer at once."""
+    import asyncio
 
     async def names(database: "ClusterDatabase") -> list[str]:
         from orchestrator.cluster.postgres.directory import PostgresDirectory
@@ -148,6 +150,8 @@ def migrate(as_json: AsJson = False) -> None:
 
 
 def _migrate(*, new: bool) -> list[int]:
+    import asyncio
+
     try:
         from orchestrator.cluster.postgres import schema
         from orchestrator.cluster.postgres.pool import administering

@@ -61,7 +61,7 @@ async def test_models_and_images() -> None:
 
 async def test_usage_is_shown_and_reported(api: Api) -> None:
     shown = json.loads((await done("usage", "--json")).out)
-    assert shown.keys() == {"round", "sampled_at", "interval", "host", "items", "next"}
+    assert shown.keys() == {"round", "sampled_at", "interval", "host", "items", "next", "missing"}
     await done("usage")
     reported = await done("usage", "web-1", "--tokens", "15", "--cost", "0.5", "--json")
     assert json.loads(reported.out)["consumed"]["tokens"] == 15

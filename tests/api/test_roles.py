@@ -31,7 +31,7 @@ DECLARED = {
     "count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
     "list_session_secrets list_shells read_shell",
-    Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
+    Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all list_nodes "
     "search_all_audit list_secrets list_hooks list_memory show_usage count_denials list_all_tools "
     "list_volumes show_volume list_snapshots show_snapshot list_templates show_template",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
@@ -54,7 +54,8 @@ DECLARED = {
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
-    Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key",
+    Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key "
+    "show_node drain_node undrain_node forget_node",
     Access.METRICS: "metrics",
 }
 _MISSING = {

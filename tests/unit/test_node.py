@@ -28,6 +28,7 @@ from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.inspection import Inspector
 from orchestrator.settings.settings import Settings
+from orchestrator.state.counted.tally import Tally
 from orchestrator.state.sandbox import Looks, Sandbox
 from orchestrator.state.session import Session
 from tests.support.fake_node import FakeNode
@@ -122,7 +123,7 @@ def test_what_is_left_is_held_against_the_minimums(tmp_path: Path) -> None:
 
 def test_metrics_of_the_host_are_the_node_s() -> None:
     registry = CollectorRegistry()
-    nothing = SimpleNamespace(all=[])
+    nothing = SimpleNamespace(tally=Tally(), sandboxed=[])
     slots = SimpleNamespace(waiting=0, working=0)
     sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(slots=slots))
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)

@@ -7,7 +7,6 @@ from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.shape.schemas import component_schemas
 from api.shape.version import VERSION
-from paddock.contract.cluster import MOST_POSITION, POSITION_PATTERN
 from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
 from paddock.contract.shells import SHELL_NAME
@@ -18,6 +17,9 @@ from paddock.contract.words import (
     TEMPLATE_NAME,
     VOLUME_NAME,
 )
+
+# Servers take lines of 8,190 bytes in the head of a request.
+_MOST_HEADER = 8000
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
@@ -154,8 +156,9 @@ def _parameters() -> dict[str, Any]:
         "name": "Last-Event-ID",
         "in": "header",
         "required": False,
-        "description": "The last event that was received; takes precedence over `after`.",
-        "schema": {"type": "string", "pattern": POSITION_PATTERN, "maxLength": MOST_POSITION},
+        "description": "The last event that was received; takes precedence over `after`, which "
+        "also takes longer ones.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": _MOST_HEADER},
     }
     of_files = (
         _header("If-Match", "Entity tags, or `*`: the file must be one of these versions."),

@@ -78,4 +78,6 @@ class ApprovalsQuery(SessionFilter):
 
     status: Literal["pending", "approved", "denied", "expired"] | None = None
     limit: PageSize = 100
-    cursor: Annotated[str, Field(min_length=1, max_length=MOST_POSITION)] | None = None
+    cursor: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=MOST_POSITION)] | None = (
+        None
+    )

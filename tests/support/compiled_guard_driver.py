@@ -179,8 +179,16 @@ def decisions(driver: Driver, *, in_c: bool) -> dict[str, list[list[str]]]:
     return said
 
 
+def waits(pid: int) -> bool:
+    """Whether the process sleeps: it has reported and freed what it needed for that."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "S"
+
+
 def limit_memory(guard: Guard, more: int) -> None:
-    """Leaves it that many bytes of address space beyond what it has."""
+    """Leaves it that many bytes of address space beyond what it has once it waits again."""
+    while not waits(guard.pid):
+        os.sched_yield()
     with open(f"/proc/{guard.pid}/statm") as file:
         pages = int(file.read().split()[0])
     most = pages * resource.getpagesize() + more

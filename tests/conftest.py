@@ -35,9 +35,9 @@ BoxFactory = Callable[..., Awaitable[Box]]
 
 # On a busy machine an example may take any time, which says nothing about the tested code.
 settings.register_profile(
-    "busy", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "busy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
-# For `make check`, which is run often: a fifth of the examples.
+# For `make check`, which is run often: half of the examples.
 settings.register_profile("quick", settings.get_profile("busy"), max_examples=20)
 settings.load_profile("busy")
 

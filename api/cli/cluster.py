@@ -1,13 +1,18 @@
 """The cluster of this machine: its database, its nodes, certificates for both."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paddock.cli.exits import Failure, Status
+from api.cli.cluster_database import (
+    ask,
+    cluster_access,
+    run_now,
+    with_database,
+    without_driver,
+)
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size, working
@@ -15,73 +20,25 @@ from paddock.cli.several import confirm
 
 if TYPE_CHECKING:
     from orchestrator.cluster.directory import Node
-    from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
+    from orchestrator.cluster.postgres.pool import ClusterDatabase
 
 app = group("A cluster of several machines: its database, its nodes and their certificates.")
-
-T = TypeVar("T")
 
 # Somebody waits for the names in a shell.
 _COMPLETION_SECONDS = 2.0
 
 
-def _access() -> "Access":
-    from orchestrator.cluster.postgres.pool import Access
-    from orchestrator.settings.cluster_access import load_access
-
-    found = load_access()
-    assert found.cluster is not None  # noqa: S101 - checked with the settings
-    assert found.cluster_database is not None  # noqa: S101
-    dsn = found.cluster_database.get_secret_value()
-    return Access(found.cluster, dsn, found.cluster_database_password_file)
-
-
-def ask(work: "Callable[[ClusterDatabase], Awaitable[T]]", doing: str) -> T:
-    """The result of `work` with the cluster's database."""
-    import asyncio
-
-    try:
-        import orchestrator.cluster.postgres.pool  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise _without_driver(error) from None
-    with working(doing):
-        return asyncio.run(_with_database(work))
-
-
-async def _with_database(work: "Callable[[ClusterDatabase], Awaitable[T]]") -> T:
-    from orchestrator.cluster.postgres.pool import ClusterDatabase
-
-    database = ClusterDatabase(_access())
-    await database.open()
-    try:
-        return await work(database)
-    finally:
-        await database.close()
-
-
-def _without_driver(error: ModuleNotFoundError) -> BaseException:
-    if error.name != "asyncpg":
-        return error
-    return Failure(
-        "a cluster needs asyncpg, which is not installed here",
-        "`pip install 'paddock-server[cluster]'`",
-        Status.NOT_INSTALLED,
-    )
-
-
 def complete_node(incomplete: str) -> list[str]:
     """Matching names of nodes; none if the database does not answer at once."""
-    import asyncio
 
     async def names(database: "ClusterDatabase") -> list[str]:
         from orchestrator.cluster.postgres.directory import PostgresDirectory
 
-        async with asyncio.timeout(_COMPLETION_SECONDS):
-            return [node.name for node in await PostgresDirectory(database).nodes()]
+        return [node.name for node in await PostgresDirectory(database).nodes()]
 
     # Whatever is wrong: a shell that completes words shows no errors.
     with suppress(Exception):
-        known = asyncio.run(_with_database(names))
+        known = run_now(with_database(names), _COMPLETION_SECONDS)
         return [name for name in known if name.startswith(incomplete)]
     return []
 
@@ -100,7 +57,7 @@ def init(as_json: AsJson = False) -> None:
     """
     applied = _migrate(new=True)
     secret = ask(_admin_key, "keys")
-    access = _access()
+    access = cluster_access()
     if as_json:
         print_json({"cluster": access.cluster, "migrations": applied, "admin_key": secret})
         return
@@ -150,21 +107,19 @@ def migrate(as_json: AsJson = False) -> None:
 
 
 def _migrate(*, new: bool) -> list[int]:
-    import asyncio
-
     try:
         from orchestrator.cluster.postgres import schema
         from orchestrator.cluster.postgres.pool import administering
     except ModuleNotFoundError as error:
-        raise _without_driver(error) from None
+        raise without_driver(error) from None
 
     async def run() -> list[int]:
-        access = _access()
+        access = cluster_access()
         async with administering(access) as connection:
             return await schema.migrate(connection, access.cluster, new=new)
 
     with working("making the tables" if new else "changing the tables"):
-        return asyncio.run(run())
+        return run_now(run())
 
 
 async def _admin_key(database: "ClusterDatabase") -> str | None:

@@ -79,7 +79,7 @@ class ClusterKeys:
         self._ask(lambda table: table.remove(name))
 
     def _ask(self, work: "Callable[[KeyTable], Awaitable[T]]") -> T:
-        from api.cli.cluster import ask
+        from api.cli.cluster_database import ask
         from orchestrator.cluster.postgres.key_table import KeyTable
 
         return ask(lambda database: work(KeyTable(database)), "asking the database")

@@ -21,6 +21,8 @@ _COMMAND = [sys.executable, "-m", "paddock", "gateway"]
 _SCRIPT = Path(__file__).with_name("gateway.sh")
 _SECONDS = 300
 _ANSWER_SECONDS = 5
+# Looks, each 0.1 s after the one before, at which a gateway is not there: then it has ended.
+_MOST_MISSED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,11 @@ class Gateway(Signalled):
                     check=True,
                 )
         deadline = time.monotonic() + _SECONDS
+        missed = 0
         while self._status() != 200:
-            if self.process() is None or time.monotonic() > deadline:
+            # A process has no command line at the moment in which it becomes another program.
+            missed = missed + 1 if self.process() is None else 0
+            if missed == _MOST_MISSED or time.monotonic() > deadline:
                 lines = self.log.read_text(errors="replace").splitlines()
                 last = lines[-1] if lines else "it said nothing"
                 raise ClusterError(f"{self.name} is not ready: {last} (its log is {self.log})")

@@ -29,7 +29,7 @@ NAMES = ("node1", "node2")
 def made_cluster(sandbox_image: str) -> Iterator[Cluster]:
     """Two nodes, a gateway and a database, which all tests of a worker share."""
     if programs() is None:
-        pytest.skip("no PostgreSQL here: `make postgres`")
+        pytest.fail("no PostgreSQL here: `make postgres` installs it")
     with place() as layout:
         cluster = Cluster(layout)
         cluster.up(len(NAMES), sandbox_image, lambda _line: None, 1, _free_port())

@@ -1,6 +1,6 @@
 """PostgreSQL for tests: a server for each worker, a fresh database for each test. No engine.
 
-Tests import the fixtures in their `conftest.py`. Without PostgreSQL they are skipped.
+Tests import the fixtures in their `conftest.py`. Without PostgreSQL they fail.
 """
 
 import os
@@ -44,7 +44,7 @@ class FreshDatabase:
 def postgres_server() -> Iterator[Database]:
     """The worker's server, with a directory of its own."""
     if programs() is None:
-        pytest.skip("no PostgreSQL here: `make postgres`")
+        pytest.fail("no PostgreSQL here: `make postgres` installs it")
     with running() as server:
         yield server
 

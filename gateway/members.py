@@ -7,10 +7,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from aiohttp import ClientSession
-
 from gateway.errors import unavailable
-from gateway.upstream import client_of
+from gateway.upstream import Upstream
 from orchestrator.cluster.directory import Directory, Node
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ClusterUnavailableError
@@ -31,7 +29,7 @@ class Member:
         self.node = node
         self.exchanges = InUse()
         self._contexts = contexts
-        self._clients: dict[Face, ClientSession] = {}
+        self._upstreams: dict[Face, Upstream] = {}
         self._gone = False
         self._quiet_until = float("-inf")
 
@@ -62,13 +60,13 @@ class Member:
             self.exchanges.cut()
         self.node = node
 
-    def client(self, face: Face) -> ClientSession:
+    def upstream(self, face: Face) -> Upstream:
         """The connections to one of its applications. Raises: NodeUnavailableError."""
         if self._gone:
             raise unavailable(self.name)
-        found = self._clients.get(face)
+        found = self._upstreams.get(face)
         if found is None:
-            found = self._clients[face] = client_of(self.name, self._contexts(face))
+            found = self._upstreams[face] = Upstream(self.name, self.url, self._contexts(face))
         return found
 
     def complain(self, reason: str) -> None:
@@ -82,9 +80,9 @@ class Member:
         """Ends every exchange with it, and closes the connections."""
         self._gone = True
         self.exchanges.cut()
-        for client in self._clients.values():
-            await client.close()
-        self._clients.clear()
+        for upstream in self._upstreams.values():
+            await upstream.close()
+        self._upstreams.clear()
 
 
 # The TLS of connections to nodes; None: without, which only tests have.

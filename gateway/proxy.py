@@ -10,19 +10,13 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import NamedTuple
 
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientResponse,
-    ConnectionTimeoutError,
-    hdrs,
-    web,
-)
-from yarl import URL
+from aiohttp import ClientError, hdrs, web
 
+from gateway.call import Body, NodeAnswer, NodeRequest
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
 from gateway.members import Member
+from gateway.upstream import UnreachableError
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
@@ -77,8 +71,8 @@ class Exchange:
                     raise  # the client has gone
                 task.uncancel()
                 raise self._broken() from None
-            except (ClientConnectorError, ConnectionTimeoutError) as error:
-                self._member.complain(_plain(error))
+            except UnreachableError as error:
+                self._member.complain(str(error))
                 raise unavailable(self._member.name) from None
             except (ClientError, TimeoutError):
                 raise self._broken() from None
@@ -95,7 +89,7 @@ class Exchange:
         request = self._request
         sent = [*request.headers.items()]
         headers = for_node(sent, request.remote or "", request.scheme)
-        body: bytes | AsyncIterator[bytes] | None = self._body
+        body: Body = self._body
         if is_websocket(request):
             headers = [pair for pair in headers if not pair[0].lower().startswith("sec-websocket-")]
             headers += upgrade(request)
@@ -103,26 +97,18 @@ class Exchange:
             body = await self._small_body()
             if body is None:
                 body = self._pieces()
-                if request.content_length is not None:
-                    headers.append((hdrs.CONTENT_LENGTH, str(request.content_length)))
-        asked = self._member.client(self._face).request(
-            request.method,
-            URL(self._member.url + request.raw_path, encoded=True),
-            headers=headers,
-            data=body,
-            allow_redirects=False,
-            server_hostname=self._member.name if self._member.url.startswith("https") else None,
-        )
-        async with asked as answer:
+        length = request.content_length
+        asked = NodeRequest(request.method, request.raw_path, headers, body, length)
+        async with self._member.upstream(self._face).asked(asked) as answer:
             if answer.status in refusals and _is_short(request, answer):
                 return await _refusal(answer)
             if is_accepted(request, answer):
-                return await pass_websocket(request, answer, [], None)
+                return await pass_websocket(request, answer, answer.protocol, [], None)
             if answer.status < HTTPStatus.OK:
                 raise ClientError("the node changes the protocol")
             return await self._passed(answer)
 
-    async def _passed(self, answer: ClientResponse) -> web.StreamResponse:
+    async def _passed(self, answer: NodeAnswer) -> web.StreamResponse:
         request = self._request
         if _is_short(request, answer):
             # Read whole, it is sent with its head at once; until then, nothing has begun.
@@ -176,17 +162,17 @@ async def _piece(request: web.Request) -> bytes:
         raise ValidationError("the body did not arrive in time") from None
 
 
-def _is_short(request: web.Request, answer: ClientResponse) -> bool:
+def _is_short(request: web.Request, answer: NodeAnswer) -> bool:
     length = answer.content_length
     return length is not None and length <= _SMALL_BYTES and request.method != hdrs.METH_HEAD
 
 
-async def _whole(answer: ClientResponse) -> web.Response:
+async def _whole(answer: NodeAnswer) -> web.Response:
     headers = for_client([*answer.headers.items()])
-    return web.Response(status=answer.status, headers=headers, body=await answer.read())
+    return web.Response(status=answer.status, headers=headers, body=await answer.content.read())
 
 
-async def _refusal(answer: ClientResponse) -> Refusal:
+async def _refusal(answer: NodeAnswer) -> Refusal:
     """It with the code of its problem document; empty if it is none."""
     whole = await _whole(answer)
     try:
@@ -195,11 +181,3 @@ async def _refusal(answer: ClientResponse) -> Refusal:
         found = None
     code = found.get("code") if isinstance(found, dict) else None
     return Refusal(whole, code if isinstance(code, str) else "")
-
-
-def _plain(error: ClientError) -> str:
-    """Why there is no connection, without what aiohttp says around it."""
-    if isinstance(error, ConnectionTimeoutError):
-        return "it does not answer"
-    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    return getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)

@@ -11,6 +11,12 @@ from orchestrator.ground.serving.headers import HOP_BY_HOP, Headers, declared, s
 _OURS = frozenset({"content-length", "expect", "forwarded", "x-real-ip"})
 _FORWARDED = "x-forwarded-"
 # They can't be declared to be for this hop only, since the node decides by them.
+_ASKING = frozenset(
+    {
+        *("host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"),
+        *("x-api-key", "x-access-token"),
+    }
+)
 _ALWAYS = frozenset({"host", "authorization", "origin", "cookie", "content-type"})
 
 
@@ -33,6 +39,14 @@ def for_node(headers: Headers, client: str, scheme: str) -> list[tuple[str, str]
         passed.append((name, value))
     passed += [("X-Forwarded-For", client), ("X-Forwarded-Proto", scheme)]
     return passed
+
+
+def for_asking(headers: Headers, client: str, scheme: str) -> list[tuple[str, str]]:
+    """Of a request's headers, those with which nodes are asked something else for it.
+
+    Raises: as `for_node`.
+    """
+    return [pair for pair in for_node(headers, client, scheme) if pair[0].lower() in _ASKING]
 
 
 def for_client(headers: Headers) -> list[tuple[str, str]]:

@@ -6,13 +6,14 @@ Both answer every failure with a problem document, also in the place of a node.
 import logging
 import secrets
 import time
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gateway.access import MEASURERS, authorize
+from gateway.access import E2B_PATH, MEASURERS, authorize
 from gateway.dispatch import KIND, Dispatch
-from gateway.errors import status_of
+from gateway.errors import e2b_problem, status_of
 from gateway.faces.routes import Faces
 from gateway.open import Gateway
 from orchestrator.ground.errors import PaddockError
@@ -100,7 +101,7 @@ def _observed(gateway: Gateway) -> Middleware:
         status = _CLIENT_GONE
         try:
             with request.app[CONNECTIONS].serving(request):
-                response = await answered_or_broken(request, handler, _explained)
+                response = await answered_or_broken(request, handler, partial(_explained, request))
             status = response.status
             return response
         finally:
@@ -119,8 +120,11 @@ def _observed(gateway: Gateway) -> Middleware:
     return observed
 
 
-def _explained(error: PaddockError) -> web.Response:
+def _explained(request: web.Request, error: PaddockError) -> web.Response:
     request_id = secrets.token_hex(8)
-    answer = problem(error, request_id, status_of(error))
+    if request.path.startswith(E2B_PATH):
+        answer = e2b_problem(error, request_id)
+    else:
+        answer = problem(error, request_id, status_of(error))
     answer.headers.update(_HEADERS | {"X-Request-Id": request_id})
     return answer

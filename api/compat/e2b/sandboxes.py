@@ -163,6 +163,8 @@ async def _sessions(call: Call, query: SandboxesQuery) -> tuple[list[Session], s
     than a page's, or none, although there are more.
     """
     asked: dict[str, Any] = {"status": "live", "order": query.order, "cursor": query.token}
+    if query.keys is not None:
+        asked["keys"] = ",".join(query.keys)
     if query.metadata:
         asked["metadata"] = urlencode(query.metadata)
     if query.template is not None:

@@ -55,7 +55,11 @@ async def list_all(call: Call) -> web.Response:
     if query.token is not None:
         asked["cursor"] = query.token
     page = await call.done(list_snapshots, query=validated(SnapshotListQuery, asked))
-    shown = [_view(each) for each in page.items if build_of(each) is None]
+    shown = [
+        _view(each) | ({"position": f"{each.key}/{each.name}"} if query.positions else {})
+        for each in page.items
+        if build_of(each) is None
+    ]
     return views.answer(shown, more=page.next)
 
 
@@ -98,7 +102,8 @@ async def _named(call: Call, query: SnapshotsQuery) -> list[dict[str, Any]]:
         found = await call.done(show_snapshot, name=name, query=SnapshotKeyQuery())
     except (NotFoundError, ValidationError):
         return []
-    return [_view(found)] if query.sandbox in (None, found.session_id) else []
+    shown = _view(found) | ({"position": f"{found.key}/{found.name}"} if query.positions else {})
+    return [shown] if query.sandbox in (None, found.session_id) else []
 
 
 def _view(snapshot: contract.NamedSnapshot) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from orchestrator.ground.errors import (
 KIND = web.RequestKey("kind", str)
 # Answers with which a node says that it has not got a session (any more).
 _NOT_MINE = frozenset({404, 410})
+# All operations below it need a credential; other interfaces have some that need none.
+_PROVING = "/api/"
 _EVERY_NODE = (
     "a gateway does not answer this yet: each node of the cluster has its own; ask the nodes "
     "themselves"
@@ -41,7 +43,8 @@ class Dispatch:
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""
         _check(request)
-        with self._gateway.open_requests.counted(request):
+        proves = request.raw_path.startswith(_PROVING)
+        with self._gateway.open_requests.counted(request, proves=proves):
             aim = aim_of(request.method, request.raw_path, request.headers.get(E2B_HEADER))
             request[KIND] = aim.kind.name.lower()
             try:

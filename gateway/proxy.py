@@ -15,6 +15,7 @@ from aiohttp import (
     ClientError,
     ClientResponse,
     ConnectionTimeoutError,
+    ServerDisconnectedError,
     hdrs,
     web,
 )
@@ -23,6 +24,7 @@ from yarl import URL
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
 from gateway.members import Member
+from gateway.reasons import HUNG_UP, no_connection
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
@@ -78,8 +80,11 @@ class Exchange:
                 task.uncancel()
                 raise self._broken() from None
             except (ClientConnectorError, ConnectionTimeoutError) as error:
-                self._member.complain(_plain(error))
+                self._member.complain(no_connection(error))
                 raise unavailable(self._member.name) from None
+            except ServerDisconnectedError:
+                self._member.complain(HUNG_UP)
+                raise self._broken() from None
             except (ClientError, TimeoutError):
                 raise self._broken() from None
 
@@ -195,11 +200,3 @@ async def _refusal(answer: ClientResponse) -> Refusal:
         found = None
     code = found.get("code") if isinstance(found, dict) else None
     return Refusal(whole, code if isinstance(code, str) else "")
-
-
-def _plain(error: ClientError) -> str:
-    """Why there is no connection, without what aiohttp says around it."""
-    if isinstance(error, ConnectionTimeoutError):
-        return "it does not answer"
-    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    return getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)

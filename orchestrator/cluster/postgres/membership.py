@@ -34,6 +34,7 @@ class PostgresMembership:
         self._task: Supervised | None = None
         self._member = False
         self._said = ""
+        self._clocks_agree = True
 
     @property
     def epoch(self) -> int:
@@ -72,6 +73,16 @@ class PostgresMembership:
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        self._compare_clocks()
+
+    def _compare_clocks(self) -> None:
+        """Says it when they begin to differ, and when they agree again."""
+        apart, agreed = self._lease.apart, self._clocks_agree
+        self._clocks_agree = apart is None
+        if apart is not None and agreed:
+            log.warning("%s: %s", *apart)
+        elif apart is None and not agreed:
+            log.info("this machine's clock and that of the cluster's database agree again")
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

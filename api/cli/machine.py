@@ -76,10 +76,10 @@ def _gateway_checks() -> "list[Check]":
     import asyncio
 
     from gateway.settings import load_gateway_settings
-    from orchestrator.operate.checks.in_cluster.cluster import Where, gateway_checks
+    from orchestrator.operate.checks.in_cluster.cluster import DatabaseOf, gateway_checks
 
     settings = load_gateway_settings()
-    where = Where(
+    where = DatabaseOf(
         settings.cluster,
         settings.cluster_database.get_secret_value(),
         settings.cluster_database_password_file,

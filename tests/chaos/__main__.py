@@ -112,9 +112,8 @@ def main() -> int:
         )
     of_node += [Kill(None)] * (arguments.cluster * _NODE_STORMS)
     kills += [Kill(None)] * arguments.storms + [Kill(None, after="agent")] * arguments.agents
-    step(
-        f"{len(kills)} kills, {len(of_node)} of a node, and {arguments.engine} of an engine, seed {seed}"
-    )
+    counts = f"{len(kills)} kills, {len(of_node)} of a node, {arguments.engine} of an engine"
+    step(f"{counts}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="paddock-chaos-") as directory:
         try:
             done = asyncio.run(_run(Path(directory), kills, of_node, arguments.engine, chance))

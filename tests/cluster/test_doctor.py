@@ -22,8 +22,8 @@ from orchestrator.ground.check import Check, CheckStatus
 from orchestrator.ground.store import directories
 from orchestrator.ground.store.database import Database
 from orchestrator.operate.checks.in_cluster import certificate
-from orchestrator.operate.checks.in_cluster.certificate import Shown, check_certificate
-from orchestrator.operate.checks.in_cluster.cluster import Where, gateway_checks, node_checks
+from orchestrator.operate.checks.in_cluster.certificate import ShownCertificate, check_certificate
+from orchestrator.operate.checks.in_cluster.cluster import DatabaseOf, gateway_checks, node_checks
 from orchestrator.operate.checks.in_cluster.database import (
     DatabaseFacts,
     NodeFacts,
@@ -54,9 +54,9 @@ def signed(authority: Authority, name: str = NODE, **options: Any) -> Pair:
     return pair
 
 
-def shown(pair: Pair, authority: Path, name: str = NODE) -> Shown:
+def shown(pair: Pair, authority: Path, name: str = NODE) -> ShownCertificate:
     prefix = "PADDOCK_GATEWAY" if name == GATEWAY else "PADDOCK_NODE"
-    return Shown(prefix, name, pair.cert, pair.key, authority)
+    return ShownCertificate(prefix, name, pair.cert, pair.key, authority)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_files_of_certificates(authority: Authority, tmp_path: Path) -> None:
         (pair.cert, other.key, authority.file, "no PEM, or the key is another"),
         (pair.cert, pair.key, text, "no PEM"),
     ):
-        found = check_certificate(Shown("PADDOCK_NODE", NODE, cert, key, ca))
+        found = check_certificate(ShownCertificate("PADDOCK_NODE", NODE, cert, key, ca))
         assert found.status is FAILURE
         assert words in found.detail
         assert found.remedy == "mend PADDOCK_NODE_CERT, _KEY and _CA"
@@ -285,7 +285,7 @@ async def test_a_gateway_and_its_ways(
 ) -> None:
     await make_schema(postgres.dsn)
     pair = signed(authority, GATEWAY)
-    where = Where(CLUSTER, postgres.dsn, None)
+    where = DatabaseOf(CLUSTER, postgres.dsn, None)
 
     async def found(of: Pair = pair) -> dict[str, Check]:
         return by_name(await gateway_checks(where, of.cert, of.key, authority.file))

@@ -18,7 +18,7 @@ _EARLY = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCertificate:
     """The certificate that this machine shows: of the node of that name, or of a gateway.
 
     `prefix` begins the names of the settings of its files.
@@ -37,7 +37,7 @@ class Shown:
         return f"make another one: `paddock cluster certificates {who} --replace`, and restart this"
 
 
-def check_certificate(shown: Shown) -> Check:
+def check_certificate(shown: ShownCertificate) -> Check:
     """What gateways or nodes say to it. Blocks."""
     try:
         refusal = _refusal(shown)
@@ -53,7 +53,7 @@ def check_certificate(shown: Shown) -> Check:
     return certificate_check(shown, refusal, ends, mode, datetime.now(UTC))
 
 
-def _refusal(shown: Shown) -> str | None:
+def _refusal(shown: ShownCertificate) -> str | None:
     if shown.name == GATEWAY:
         return refused_as_gateway(shown.cert, shown.key, shown.authority)
     return refused_as_node(shown.cert, shown.key, shown.authority, shown.name)
@@ -66,7 +66,7 @@ def _end(path: Path) -> datetime:
 
 
 def certificate_check(
-    shown: Shown, refusal: str | None, ends: datetime, mode: int, now: datetime
+    shown: ShownCertificate, refusal: str | None, ends: datetime, mode: int, now: datetime
 ) -> Check:
     """Judges what was found: the refusal, the end of certificate or authority, the key's rights."""
     if refusal == "certificate is not yet valid":

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -11,7 +12,8 @@ from orchestrator.cluster.tls import GATEWAY
 from orchestrator.ground.check import Check, failure
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
-from orchestrator.operate.checks.in_cluster.certificate import Shown, check_certificate
+from orchestrator.ground.threads import bounded
+from orchestrator.operate.checks.in_cluster.certificate import ShownCertificate, check_certificate
 from orchestrator.operate.checks.in_cluster.ways import check_own_way, check_way
 from orchestrator.operate.checks.uids import runs
 from orchestrator.settings.settings import Settings
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
 CLUSTER = "cluster"
 # To all nodes at once.
 _MOST_WAYS = 64
+# A disk that hangs must not hang the doctor.
+_SECONDS = 10.0
 
 
-class Where(NamedTuple):
+class DatabaseOf(NamedTuple):
     """The cluster that settings name, and how its database is reached."""
 
     cluster: str
@@ -41,11 +45,13 @@ async def node_checks(settings: Settings) -> list[Check]:
         return []
     if cert is None or key is None or authority is None or settings.node_url is None:
         return []
-    running, identity = await asyncio.to_thread(lambda: (runs(settings), _identity(settings)))
-    shown = Shown("PADDOCK_NODE", name, cert, key, authority)
-    where = Where(cluster, database.get_secret_value(), settings.cluster_database_password_file)
+    running, identity = await bounded(partial(_of_state_dir, settings), _SECONDS)
+    shown = ShownCertificate("PADDOCK_NODE", name, cert, key, authority)
+    where = DatabaseOf(
+        cluster, database.get_secret_value(), settings.cluster_database_password_file
+    )
     certificate, way, (checks, facts) = await asyncio.gather(
-        asyncio.to_thread(check_certificate, shown),
+        bounded(partial(check_certificate, shown), _SECONDS),
         check_own_way(settings.node_url, cert, runs=running),
         _database_checks(where, name),
     )
@@ -56,11 +62,11 @@ async def node_checks(settings: Settings) -> list[Check]:
     return [certificate, *checks, way]
 
 
-async def gateway_checks(where: Where, cert: Path, key: Path, authority: Path) -> list[Check]:
+async def gateway_checks(where: DatabaseOf, cert: Path, key: Path, authority: Path) -> list[Check]:
     """The checks of a gateway: those of its database, its certificate, and the way to each node."""
-    shown = Shown("PADDOCK_GATEWAY", GATEWAY, cert, key, authority)
+    shown = ShownCertificate("PADDOCK_GATEWAY", GATEWAY, cert, key, authority)
     certificate, (checks, facts) = await asyncio.gather(
-        asyncio.to_thread(check_certificate, shown), _database_checks(where, None)
+        bounded(partial(check_certificate, shown), _SECONDS), _database_checks(where, None)
     )
     if not certificate.ok or facts is None:
         return [certificate, *checks]
@@ -75,7 +81,7 @@ async def gateway_checks(where: Where, cert: Path, key: Path, authority: Path) -
 
 
 async def _database_checks(
-    where: Where, node: str | None
+    where: DatabaseOf, node: str | None
 ) -> "tuple[list[Check], DatabaseFacts | None]":
     """The checks of the database, and what they found if it can be used."""
     # Only here, so that one machine alone needs nothing of a cluster.
@@ -95,12 +101,12 @@ async def _database_checks(
     return checks, facts if found.ok else None
 
 
-def _identity(settings: Settings) -> str | None:
-    """The identity of the state directory; None: it has none yet. Blocks."""
+def _of_state_dir(settings: Settings) -> tuple[bool, str | None]:
+    """Whether a control plane uses it, and its identity; None: it has none yet. Blocks."""
     uri = f"file:{quote(str(settings.state_dir / 'paddock.db'))}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=2)) as connection:
             row = connection.execute("SELECT identity FROM node_identity").fetchone()
     except sqlite3.Error:
-        return None  # the database's own check says what is wrong with it
-    return None if row is None else str(row[0])
+        row = None  # the database's own check says what is wrong with it
+    return runs(settings), None if row is None else str(row[0])

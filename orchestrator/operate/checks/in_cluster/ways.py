@@ -3,12 +3,14 @@
 import asyncio
 import ssl
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.cluster.tls import Face, gateway_context, reason_of
 from orchestrator.ground.check import Check, failure, ok, warning
-from orchestrator.operate.checks.in_cluster.certificate import Shown
+from orchestrator.ground.threads import bounded
+from orchestrator.operate.checks.in_cluster.certificate import ShownCertificate
 
 WAY = "node address"
 _SECONDS = 5.0
@@ -28,7 +30,7 @@ async def check_own_way(url: str, cert: Path, *, runs: bool) -> Check:
         context.set_alpn_protocols([Face.API])
         async with asyncio.timeout(_SECONDS):
             shown = await _certificate_at(url, context)
-        own = await asyncio.to_thread(_own, cert)
+        own = await bounded(partial(_own, cert), _SECONDS)
     except (OSError, TimeoutError, ValueError) as error:
         return _unreached(WAY, url, error)
     if shown != own:
@@ -40,7 +42,7 @@ async def check_own_way(url: str, cert: Path, *, runs: bool) -> Check:
     return ok(WAY, f"this node answers at {url}")
 
 
-async def check_way(name: str, url: str, ours: Shown) -> Check:
+async def check_way(name: str, url: str, ours: ShownCertificate) -> Check:
     """Whether this gateway is heard by the node of that name."""
     about = f"way to {name}"
     try:

@@ -6,7 +6,7 @@ import signal
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from aiohttp import web
 
@@ -80,12 +80,8 @@ async def _opened(
     await database.open()
     following = TaskScope("following the keys")
     try:
-        try:
+        with suppress(ClusterUnavailableError):  # each connection is checked again
             await database.check()
-        except ClusterUnavailableError:
-            pass  # each connection is checked again
-        except ConfigError as error:
-            raise ConfigError(f"the cluster's database {error}") from None
         keys = FollowedKeys(database)
         await keys.refresh()
         following.spawn(keys.follow())

@@ -4,6 +4,7 @@ import ssl
 
 import asyncpg
 
+from orchestrator.cluster.postgres.schema import MisfitError
 from orchestrator.ground.config_error import ConfigError
 
 # Of the server's own words.
@@ -126,8 +127,10 @@ _WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
 
 
 def _what(error: BaseException) -> str:
-    if isinstance(error, ConfigError):
+    if isinstance(error, MisfitError):
         return str(error)
+    if isinstance(error, ConfigError):
+        return f"can't be asked: {error}"
     for kinds, words in _WORDS:
         if isinstance(error, kinds):
             return words

@@ -1,6 +1,6 @@
 """Opens a node's part in the cluster's database."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -49,13 +49,9 @@ async def open_store(
     database = ClusterDatabase(access)
     await database.open()
     closers.push_async_callback(database.close)
-    try:
+    # Without it, the node serves what it has. Each connection is checked again.
+    with suppress(ClusterUnavailableError):
         await database.check()
-    except ClusterUnavailableError:
-        # The node serves what it has. Each connection is checked again.
-        pass
-    except ConfigError as error:
-        raise ConfigError(f"the cluster's database {error}") from None
     lease = Lease(database, node, await identity(ground.database))
     telling = OutboxTelling(outbox, ground.database)
     membership = PostgresMembership(lease, ground.tasks, partial(last_message, ground.database))

@@ -104,7 +104,7 @@ def database_check(facts: DatabaseFacts, cluster: str, ours: int) -> Check:
     """Whether this program, which knows the schema `ours`, can use it for that cluster."""
     misfit = schema.misfit(facts.state, cluster, ours)
     if misfit is not None:
-        return failure(DATABASE, *problem_and_remedy(ConfigError(misfit)))
+        return failure(DATABASE, *problem_and_remedy(schema.MisfitError(misfit)))
     if facts.read_only:
         return failure(
             DATABASE,

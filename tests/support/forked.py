@@ -34,6 +34,12 @@ def forker() -> str:
     return name
 
 
+def in_a_shell(*words: str) -> tuple[str, ...]:
+    """A command of any shell or process that is `python -m WORDS…`, with signals and streams."""
+    stub = ROOT / "tests" / "support" / "forked_program.py"
+    return sys.executable, "-IS", str(stub), forker(), *words
+
+
 class Forked:
     """A running program, as `asyncio.subprocess.Process` has it; both its outputs are one."""
 

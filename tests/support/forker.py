@@ -7,6 +7,7 @@ end the exit status, negative for a signal. What it sends meanwhile are numbers 
 program whose client is gone is killed.
 """
 
+import functools
 import gc
 import json
 import os
@@ -18,11 +19,16 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+import rich.table
+import rich.text
+
 import api.cli.entry
 import api.server
-import paddock.cli
+import paddock.client
+from paddock.cli import program
 
-IMPORTED = (api.cli.entry, api.server, paddock.cli)
+# What commands import when they need it.
+IMPORTED = (api.cli.entry, api.server, paddock.client, rich.table, rich.text)
 _MOST_BYTES = 2**20
 
 
@@ -31,6 +37,8 @@ def main(name: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"\0{name}")
         listener.listen(64)
+        program.build = functools.cache(program.build)
+        program.build()
         # What is here stays shared between all programs.
         gc.freeze()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)

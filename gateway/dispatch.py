@@ -8,7 +8,7 @@ from gateway.faces.answers import refused
 from gateway.faces.asking import RefusedError
 from gateway.making import Making
 from gateway.members import Member
-from gateway.named import Named
+from gateway.named import Named, without_node
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
 from gateway.previews import session_of
@@ -24,8 +24,8 @@ KIND = web.RequestKey("kind", str)
 # Answers with which a node says that it has not got a session (any more).
 _NOT_MINE = frozenset({404, 410})
 _EVERY_NODE = (
-    "a gateway does not answer this yet: each node of the cluster has its own; ask the nodes "
-    "themselves"
+    "a gateway does not answer this: each node of the cluster has its own; name one of them with "
+    "the parameter `node`"
 )
 
 
@@ -76,13 +76,14 @@ class Dispatch:
             case Kind.SNAPSHOT:
                 return await self._snapshot(request, aim.session_id)
             case Kind.NAMED:
-                member = await self._named.node_of(request, aim)
-                if member is not None:
-                    return await self._exchanged(request, member, Face.API, None)
+                return await self._at(request, await self._named.node_of(request, aim))
             case Kind.BODY:
                 return await self._named_in_body(request, aim.member)
             case Kind.NONE:
-                raise NotFoundError(_EVERY_NODE)
+                member = self._named.chosen(request)
+                if member is None:
+                    raise NotFoundError(_EVERY_NODE)
+                return await self._at(request, member)
         return await self._to_any(request)
 
     async def _to_session(
@@ -124,6 +125,15 @@ class Dispatch:
                 "no node of the cluster answers: try again", retry_after=RETRY_SECONDS
             )
         return await self._exchanged(request, member, face, body)
+
+    async def _at(self, request: web.Request, member: Member | None) -> web.StreamResponse:
+        """The answer of that node, or of any, to what a query may name a node for."""
+        if member is None:
+            return await self._to_any(request)
+        target = without_node(request.raw_path)
+        answer = await Exchange(request, member, target=target).answer()
+        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
+        return answer
 
     async def _exchanged(
         self, request: web.Request, member: Member, face: Face, body: bytes | None

@@ -23,6 +23,8 @@ from orchestrator.ground.errors import (
 KIND = web.RequestKey("kind", str)
 # Answers with which a node says that it has not got a session (any more).
 _NOT_MINE = frozenset({404, 410})
+# What a node says that does not know the handle by which an address is signed.
+_UNKNOWN = frozenset({401})
 _EVERY_NODE = (
     "a gateway does not answer this: each node of the cluster has its own; name one of them with "
     "the parameter `node`"
@@ -73,6 +75,8 @@ class Dispatch:
                 return await self._making.restored(request)
             case Kind.VOLUME:
                 return await self._making.volume(request)
+            case Kind.SIGNED:
+                return await self._signed(request)
             case Kind.SNAPSHOT:
                 return await self._snapshot(request, aim.session_id)
             case Kind.NAMED:
@@ -125,6 +129,24 @@ class Dispatch:
                 "no node of the cluster answers: try again", retry_after=RETRY_SECONDS
             )
         return await self._exchanged(request, member, face, body)
+
+    async def _signed(self, request: web.Request) -> web.StreamResponse:
+        """The answer of the node that knows the signature, which the others refuse (401)."""
+        if not request.can_read_body:
+            return await self._tried(request, None)
+        async with self._bodies.whole(request) as body:
+            return await self._tried(request, body)
+
+    async def _tried(self, request: web.Request, body: bytes | None) -> web.StreamResponse:
+        refusal = None
+        for member in list(self._gateway.members.all):
+            if not member.alive:
+                continue
+            answer = await Exchange(request, member, body=body).answer(_UNKNOWN)
+            if isinstance(answer, web.StreamResponse):
+                return answer
+            refusal = answer.answer
+        return await self._to_any(request, body=body) if refusal is None else refusal
 
     async def _at(self, request: web.Request, member: Member | None) -> web.StreamResponse:
         """The answer of that node, or of any, to what a query may name a node for."""

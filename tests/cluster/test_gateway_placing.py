@@ -260,6 +260,25 @@ async def test_errors_of_the_gateway_are_as_the_sdks_read_them(cluster: Cluster)
     ] == 401
 
 
+async def test_the_node_that_knows_a_signature_answers(cluster: Cluster) -> None:
+    """A signed address names no sandbox. Who does not know the signature does nothing."""
+
+    async def unknown(request: web.Request) -> web.StreamResponse:
+        asked.append(await request.read())
+        return web.json_response({"code": 401, "message": "unknown"}, status=401)
+
+    asked: list[bytes] = []
+    for name in "ab":
+        await cluster.faced.cluster.serve(name, unknown)
+    path = "/files?path=x&signature=v1_abc"
+    for _ in range(3):
+        assert (await cluster.sent("POST", path, body=b"text", headers={}))["node"] == "c"
+        assert cluster.nodes["c"].got.pop() == ("POST", path, b"text")
+    assert set(asked) == {b"text"}
+    await cluster.faced.cluster.serve("c", unknown)
+    assert (await cluster.sent("POST", path, 401, b"text", headers={}))["message"] == "unknown"
+
+
 # Restored sessions.
 
 

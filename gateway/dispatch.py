@@ -2,15 +2,15 @@
 
 from aiohttp import web
 
-from gateway.bodies import Bodies
 from gateway.errors import RETRY_SECONDS
 from gateway.faces.answers import refused
 from gateway.faces.asking import RefusedError
-from gateway.making import Making
 from gateway.members import Member
-from gateway.named import Named, without_node
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
+from gateway.places.bodies import Bodies
+from gateway.places.making import Making
+from gateway.places.named import Named, without_node
 from gateway.previews import session_of
 from gateway.proxy import Exchange
 from orchestrator.cluster.tls import Face
@@ -38,7 +38,7 @@ class Dispatch:
         self._gateway = gateway
         self._bodies = Bodies(gateway.limits, gateway.aside)
         self._making = Making(gateway, self._bodies)
-        self._named = Named(gateway.holders)
+        self._named = Named(gateway.places.holders)
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
-from paddock.contract.cluster import Missing, PositivePosition, WholePosition
+from paddock.contract.cluster import AtNode, Missing, PositivePosition, WholePosition
 from paddock.contract.fields import Moment, PageSize, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
@@ -155,9 +155,7 @@ class Archive(Model):
     session_key: str
     session_id: str
     owner: str
-    node: str | None = Field(
-        default=None, description="The node where it is; null without a cluster."
-    )
+    node: AtNode = None
     file: str = Field(description="The file's name in the archive directory.")
     sha256: Sha256 = Field(description="Of the file.")
     bytes: Count
@@ -182,9 +180,7 @@ class ArchiveRun(Model):
     model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False, "missing": []})
 
     items: list[Archive]
-    refused: dict[str, str] = Field(
-        description="Reasons by session: its id, a slash, its incarnation."
-    )
+    refused: dict[str, str] = Field(description="Reasons by session: its id, `/`, its incarnation.")
     more: bool
     missing: Missing = []
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, Time, example, model_example
-from paddock.contract.cluster import Missing
+from paddock.contract.cluster import AtNode, Missing
 from paddock.contract.fields import Metadata, PageSize
 from paddock.contract.requests import Body, Query
 from paddock.contract.sessions import CreatedSession
@@ -46,9 +46,7 @@ class NamedSnapshot(Model):
     id: str
     name: str
     key: str = Field(description="The key whose sessions can begin as it.")
-    node: str | None = Field(
-        default=None, description="The node where it is; null without a cluster."
-    )
+    node: AtNode = None
     session_id: str = Field(description="The session whose workspace it is a copy of.")
     status: Literal["taking", "ready"]
     created_at: Time

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from paddock.contract.base import Count, Model, Time, example
-from paddock.contract.cluster import Missing, PlacementBody
+from paddock.contract.cluster import AtNode, Missing, PlacementBody
 from paddock.contract.fields import PageSize
 from paddock.contract.requests import Body, Query
 from paddock.contract.words import VOLUME_NAME
@@ -41,9 +41,7 @@ class Volume(Model):
 
     name: str
     key: str = Field(description="The key whose sessions can have it.")
-    node: str | None = Field(
-        default=None, description="The node where it is; null without a cluster."
-    )
+    node: AtNode = None
     size_bytes: Count = Field(description="What it can hold at most, with its file system.")
     used_bytes: Count | None = Field(
         description="What it holds; null: the host does not count it, or did not answer in time."

@@ -98,7 +98,7 @@ export type ArchiveBody = {
 /** The archived chains, and by session the reasons for those refused; `more`: call again. */
 export type ArchiveRun = {
   items: readonly Archive[];
-  /** Reasons by session: its id, a slash, its incarnation. */
+  /** Reasons by session: its id, `/`, its incarnation. */
   refused: Record<string, string>;
   more: boolean;
   /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */

@@ -4,11 +4,11 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from gateway.asked import Need
-from gateway.holders import Holders
-from gateway.making import asking_headers
 from gateway.members import Member
 from gateway.paths import Aim
+from gateway.places.asked import Need
+from gateway.places.holders import Holders
+from gateway.places.making import asking_headers
 from orchestrator.ground.errors import ValidationError
 
 _MOST_QUERY = 4096

@@ -57,7 +57,7 @@ class Remembered:
 
 
 def order(**more: str) -> dict[str, Any]:
-    return wanted(json.loads(TARGET.read_text()), SETTINGS | more)
+    return wanted(json.loads(TARGET.read_text()), SETTINGS | more, "192.0.2.7")
 
 
 def test_the_options_are_those_of_compose() -> None:

@@ -20,6 +20,8 @@ from scripts.cluster.machines import Machine
 from scripts.cluster.swarm import DEPLOY, Swarm
 from tests.support.machines import NAMES, place
 
+pytestmark = pytest.mark.whole
+
 # Writes numbers until it is told to stop, and then how many they were.
 COUNTS = "n=0; until [ -e stop ]; do n=$((n + 1)); echo $n; sleep 0.05; done; echo $n in all"
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.postgres.delivery import PostgresDelivery
+from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
@@ -31,6 +32,7 @@ class Store(NamedTuple):
 
     places: PostgresPlaces
     moves: PostgresMoves
+    directory: PostgresDirectory
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
@@ -70,6 +72,7 @@ async def open_store(
     return Store(
         PostgresPlaces(database, lease, telling),
         PostgresMoves(database, lease, telling),
+        PostgresDirectory(database),
         PostgresUsage(database, lease, telling),
         keys,
         membership,

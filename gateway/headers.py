@@ -12,6 +12,12 @@ _OURS = frozenset({"content-length", "expect", "forwarded", "x-real-ip"})
 _LEFT_OUT = HOP_BY_HOP | _OURS
 _FORWARDED = "x-forwarded-"
 # They can't be declared to be for this hop only, since the node decides by them.
+_ASKING = frozenset(
+    {
+        *("host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"),
+        *("x-api-key", "x-access-token"),
+    }
+)
 _ALWAYS = frozenset({"host", "authorization", "origin", "cookie", "content-type"})
 
 
@@ -35,6 +41,14 @@ def for_node(headers: Headers, client: str, scheme: str) -> list[tuple[str, str]
         raise MisdirectedRequestError("a request must have exactly one Host header")
     passed += [("X-Forwarded-For", client), ("X-Forwarded-Proto", scheme)]
     return passed
+
+
+def for_asking(headers: Headers, client: str, scheme: str) -> list[tuple[str, str]]:
+    """Of a request's headers, those with which nodes are asked something else for it.
+
+    Raises: as `for_node`.
+    """
+    return [pair for pair in for_node(headers, client, scheme) if pair[0].lower() in _ASKING]
 
 
 def for_client(headers: Headers) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from gateway.upstream import UnreachableError
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.headers import Headers
 from orchestrator.ground.serving.websocket import (
     is_accepted,
     is_websocket,
@@ -41,7 +42,11 @@ class Refusal(NamedTuple):
 
 
 class Exchange:
-    """One request to one node. `body`: it has been read already; None: it is passed as it comes."""
+    """One request to one node.
+
+    `body` has been read already; None: it is passed as it comes, behind `first`, which was read of
+    it. `added` are headers besides the client's.
+    """
 
     def __init__(
         self,
@@ -49,11 +54,15 @@ class Exchange:
         member: Member,
         face: Face = Face.API,
         body: bytes | None = None,
+        first: bytes = b"",
+        added: Headers = (),
     ) -> None:
         self._request = request
         self._member = member
         self._face = face
         self._body = body
+        self._first = first
+        self._added = added
         self._arrived_badly = False
 
     async def answer(self, refusals: frozenset[int] = frozenset()) -> web.StreamResponse | Refusal:
@@ -88,13 +97,13 @@ class Exchange:
     async def _answered(self, refusals: frozenset[int]) -> web.StreamResponse | Refusal:
         request = self._request
         sent = [*request.headers.items()]
-        headers = for_node(sent, request.remote or "", request.scheme)
+        headers = [*for_node(sent, request.remote or "", request.scheme), *self._added]
         body: Body = self._body
         if is_websocket(request):
             headers = [pair for pair in headers if not pair[0].lower().startswith("sec-websocket-")]
             headers += upgrade(request)
-        elif body is None and request.can_read_body:
-            body = await self._small_body()
+        elif body is None and (self._first or request.can_read_body):
+            body = None if self._first else await self._small_body()
             if body is None:
                 body = self._pieces()
         length = request.content_length
@@ -129,12 +138,28 @@ class Exchange:
         return await read_body(self._request, _SMALL_BYTES)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
+        if self._first:
+            yield self._first
         try:
             while piece := await _piece(self._request):
                 yield piece
         except (web.RequestPayloadError, ValidationError):
             self._arrived_badly = True
             raise
+
+
+async def read_first(request: web.Request, size: int) -> bytes:
+    """The first bytes of the body, at least so many if there are, and no more than have arrived.
+
+    Raises: ValidationError.
+    """
+    found = bytearray()
+    try:
+        while len(found) < size and (piece := await _piece(request)):
+            found += piece
+    except web.RequestPayloadError:
+        raise ValidationError("the body did not arrive whole") from None
+    return bytes(found)
 
 
 async def read_body(request: web.Request, most: int) -> bytes | None:

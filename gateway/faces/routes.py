@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.access import ADMINS, READERS, authorize
 from gateway.dispatch import KIND
 from gateway.faces.answers import listed, refused, small
-from gateway.faces.asking import Answer, Asking, Headers, Query, RefusedError
+from gateway.faces.asking import Answer, Headers, Query, RefusedError
 from gateway.faces.asking import Asked as AllAnswers
 from gateway.faces.decisions import Decisions
 from gateway.faces.nodes import NodeChanges, NodeList
@@ -28,7 +28,7 @@ from gateway.faces.queries import (
 from gateway.faces.sessions import ListPage, SessionList
 from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
-from gateway.headers import for_node
+from gateway.headers import for_asking
 from gateway.open import Gateway
 from gateway.proxy import read_body
 from orchestrator.ground.errors import TooLargeError
@@ -44,9 +44,6 @@ from paddock.contract.usage import UsageQuery
 
 _KIND = "merged"
 _MOST_BODY = 256 * 1024
-_SENT_HEADERS = frozenset(
-    {"host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"}
-)
 _EVENT_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "X-Accel-Buffering": "no",
@@ -84,14 +81,13 @@ class Faces:
         cluster: str,
         changes: NodeChanges,
         *,
-        asking: Asking | None = None,
         pauses: Pauses = PAUSES,
     ) -> None:
         """`cluster` is its name, which positions have; `changes` are the database's."""
         self._gateway = gateway
         self._pauses = pauses
         members = gateway.members
-        self._asking = asking = asking or Asking()
+        self._asking = asking = gateway.asking
         self._sessions = SessionList(gateway.directory, members, asking)
         self._approvals = MergedList(APPROVALS, cluster, members, asking)
         self._search = MergedList(SEARCH, cluster, members, asking)
@@ -125,8 +121,8 @@ class Faces:
         async def answer(request: web.Request) -> web.StreamResponse:
             request[KIND] = _KIND
             caller = authorize(self._gateway.keys, request, roles)
-            sent = for_node([*request.headers.items()], request.remote or "", request.scheme)
-            headers = [pair for pair in sent if pair[0].lower() in _SENT_HEADERS]
+            sent = [*request.headers.items()]
+            headers = for_asking(sent, request.remote or "", request.scheme)
             with self._gateway.open_requests.counted(request):
                 try:
                     return await handler(Asked(request, caller, headers))

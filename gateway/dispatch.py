@@ -21,8 +21,8 @@ from orchestrator.ground.errors import (
 )
 
 KIND = web.RequestKey("kind", str)
-# Answers with which a node says that it has not got a session (any more).
-_NOT_MINE = frozenset({404, 410})
+# Answers with which a node says that it has not got a session, or its handle, any more.
+_NOT_MINE = frozenset({401, 404, 410})
 # All operations below it need a credential; other interfaces have some that need none.
 _PROVING = "/api/"
 # What a node says that does not know the handle by which an address is signed.
@@ -108,16 +108,17 @@ class Dispatch:
             return await self._to_any(request, face, body)
         if not remembered:
             return await self._exchanged(request, member, face, body)
-        has_body = body is None and request.can_read_body
-        answer = await Exchange(request, member, face, body).answer(_NOT_MINE)
+        has_body = request.can_read_body
+        exchange = Exchange(request, member, face, body)
+        answer = await exchange.answer(_NOT_MINE)
         if isinstance(answer, web.StreamResponse):
             return answer
         # The session may be elsewhere by now, or it is a file of it that is not there.
         other = await self._gateway.routes.moved_from(session_id, member)
         if other is None:
             return answer.answer
-        if not has_body:
-            return await self._exchanged(request, other, face, body)
+        if not has_body or exchange.body is not None:
+            return await self._exchanged(request, other, face, exchange.body)
         raise NodeUnavailableError(
             "the session has moved to another node: ask again; nothing has been done",
             retry_after=RETRY_SECONDS,

@@ -93,6 +93,11 @@ class Exchange:
             except (ClientError, TimeoutError):
                 raise self._broken() from None
 
+    @property
+    def body(self) -> bytes | None:
+        """What was sent, if it was read whole: it can be sent to another node, too."""
+        return self._body
+
     def _broken(self) -> Exception:
         """What has happened to a request that was sent."""
         if self._request.get(stream.STREAM) is not None:
@@ -110,9 +115,8 @@ class Exchange:
             headers = [pair for pair in headers if not pair[0].lower().startswith("sec-websocket-")]
             headers += upgrade(request)
         elif body is None and (self._first or request.can_read_body):
-            body = None if self._first else await self._small_body()
-            if body is None:
-                body = self._pieces()
+            self._body = None if self._first else await self._small_body()
+            body = self._pieces() if self._body is None else self._body
         length = request.content_length
         asked = NodeRequest(request.method, self._target or request.raw_path, headers, body, length)
         async with self._member.upstream(self._face).asked(asked) as answer:

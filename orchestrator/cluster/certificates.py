@@ -1,8 +1,8 @@
 """A small certificate authority for the connections between gateways and nodes.
 
 It is for operators who have none. Its key belongs on no node and no gateway. A gateway's
-certificate has the name `gateway` and is for clients only; a node's is for servers only, so that a
-node can't be taken for a gateway.
+certificate has the name `gateway` and is for clients only, so nothing can be asked of it. A node's
+is for both, because nodes move sessions to each other; its name says that it is no gateway.
 """
 
 import ipaddress
@@ -58,7 +58,10 @@ def issue(
             name,
             key.public_key(),
             [_subject(each) for each in names],
-            ExtendedKeyUsageOID.CLIENT_AUTH if gateway else ExtendedKeyUsageOID.SERVER_AUTH,
+            # A node asks other nodes, too.
+            [ExtendedKeyUsageOID.CLIENT_AUTH]
+            if gateway
+            else [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH],
             _LIFE,
         )
         write_file(files.key, key_text(key))

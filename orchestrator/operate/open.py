@@ -10,6 +10,9 @@ from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.moves.mover import Mover
+from orchestrator.operate.moves.receiver import Receiver
+from orchestrator.operate.moves.way import NodeWay
 from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
@@ -38,6 +41,8 @@ class OperateFloor:
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    mover: Mover
+    receiver: Receiver
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
@@ -116,18 +121,27 @@ async def open_operate(
     warm.run(tasks)
     closers.push_async_callback(warm.close)
     ground.metrics.add(TemplateGauges(rules.template_files, warm))
+    snapshots = Snapshots(
+        settings,
+        ground.database,
+        record.recorder,
+        host.node.storage,
+        sandbox.workspaces,
+        sessions,
+        rules.session_policies,
+    )
+    mover = Mover(
+        *(settings, cluster.directory, sessions, snapshots, record.secrets, NodeWay(settings))
+    )
+    closers.push_async_callback(mover.close)
+    receiver = Receiver(snapshots, sessions.moves, cluster.moves)
+    closers.push_async_callback(receiver.close)
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
-        Snapshots(
-            settings,
-            ground.database,
-            record.recorder,
-            host.node.storage,
-            sandbox.workspaces,
-            sessions,
-            rules.session_policies,
-        ),
+        snapshots,
+        mover,
+        receiver,
         templates,
         warm,
         archiving,

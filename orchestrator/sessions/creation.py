@@ -225,7 +225,7 @@ class Creation:
                     "session.create",
                     actor=principal.name,
                     decision="allow",
-                    args=_recorded(session, carried, files),
+                    args=recorded_creation(session, carried, files),
                 ),
                 effect=together(
                     None if files is None else files.claiming(session),
@@ -272,7 +272,7 @@ def _check_fits(session: Session, files: StartingFiles | None) -> None:
         )
 
 
-def _recorded(
+def recorded_creation(
     session: Session, carried: Carried | None, files: StartingFiles | None
 ) -> dict[str, Any]:
     """The members of the event; `carried` is what a restored session brings along."""

@@ -34,6 +34,8 @@ class PostgresMembership:
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
         self._member = False
+        # Whether the places were compared since the cluster last failed to answer.
+        self._compared = False
         self._said = ""
         self._clocks_agree = True
 
@@ -69,17 +71,20 @@ class PostgresMembership:
             await self._lease.register(await self._sent())
             # What has no place yet takes one by the comparison, for which the lease must last.
             await self._lease.renew()
-            async with together() as begin:
-                renewing = begin(self._renewing())
-                await joined()
-                renewing.cancel()
+            await self._compare(joined)
             self._lease.joining, self._member = False, True
         try:
             await self._lease.renew()
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        except ClusterUnavailableError:
+            self._compared = False
+            raise
         self._compare_clocks()
+        if not self._compared:
+            # What was asked of the cluster meanwhile may have been done without an answer.
+            await self._compare(joined)
 
     def _compare_clocks(self) -> None:
         """Says it when they begin to differ, and when they agree again."""
@@ -89,6 +94,14 @@ class PostgresMembership:
             log.warning("%s: %s", *apart)
         elif apart is None and not agreed:
             log.info("this machine's clock and that of the cluster's database agree again")
+
+    async def _compare(self, joined: Joined) -> None:
+        """Compares the places, while the lease is renewed. Raises: ClusterUnavailableError."""
+        async with together() as begin:
+            renewing = begin(self._renewing())
+            await joined()
+            renewing.cancel()
+        self._compared = True
 
     async def _renewing(self) -> None:
         """Renews while it joins, which may take longer than a lease lasts. Raises: GivenUpError."""

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.postgres.delivery import PostgresDelivery
+from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.membership import PostgresMembership
+from orchestrator.cluster.postgres.moves import PostgresMoves
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.postgres.telling import OutboxTelling
@@ -29,6 +31,8 @@ class Store(NamedTuple):
     """What the cluster's database does for a node."""
 
     places: PostgresPlaces
+    moves: PostgresMoves
+    directory: PostgresDirectory
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
@@ -63,6 +67,8 @@ async def open_store(
     closers.push_async_callback(keys.close)
     return Store(
         PostgresPlaces(database, lease, telling),
+        PostgresMoves(database, lease, telling),
+        PostgresDirectory(database),
         PostgresUsage(database, lease, telling),
         keys,
         membership,

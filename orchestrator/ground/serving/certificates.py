@@ -60,17 +60,17 @@ def signed(
     name: str,
     key: ec.EllipticCurvePublicKey,
     hosts: Sequence[x509.GeneralName],
-    purpose: x509.ObjectIdentifier,
+    purposes: Sequence[x509.ObjectIdentifier],
     life: timedelta,
 ) -> x509.Certificate:
-    """A certificate of a server or a client, as `purpose` says, for these hosts."""
+    """A certificate of a server or a client, as `purposes` say, for these hosts."""
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
     return (
         _builder(issuer.certificate.subject, _name(name), key, life)
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(signer, critical=False)
         .sign(issuer.key, SHA256())
     )

@@ -107,7 +107,7 @@ class Authority:
             "Inspected",
             self._leaf_key.public_key(),
             [x509.DNSName(host)],
-            ExtendedKeyUsageOID.SERVER_AUTH,
+            [ExtendedKeyUsageOID.SERVER_AUTH],
             _LEAF_LIFE,
         )
 

@@ -1814,10 +1814,11 @@ export type ModelPrices = {
   output: number;
 };
 
-/** Two paths in the workspace. */
-export type MoveBody = {
-  source: string;
-  destination: string;
+/** A session that was moved, and is active on its new node. */
+export type Moved = {
+  id: string;
+  /** The name of its node. */
+  node: string;
 };
 
 /** The body of `PUT /api/sessions/{id}`; the path has the id. */
@@ -3536,6 +3537,18 @@ export type WorldRulesBody = {
   write_patterns?: readonly string[] | null | undefined;
   read_only?: boolean | null | undefined;
   proposal_mode?: boolean | null | undefined;
+};
+
+/** Where a session is moved. */
+export type paddock__contract__cluster__MoveBody = {
+  /** The name of the node on which the session goes on. */
+  node: string;
+};
+
+/** Two paths in the workspace. */
+export type paddock__contract__files__MoveBody = {
+  source: string;
+  destination: string;
 };
 
 /** What each operation takes and answers. */
@@ -5303,6 +5316,17 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Node;
+    events: never;
+  };
+  /** Move a session to another node */
+  move_session: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: MoveBody;
+    answer: Moved;
     events: never;
   };
   /** Show what the machine that answers has */

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.copies import NoCopies, ShippedRecords
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
@@ -20,6 +21,7 @@ class ClusterFloor:
     key_source: KeySource
     membership: Membership
     outbox: Outbox
+    shipped: ShippedRecords
 
 
 async def open_cluster(
@@ -28,7 +30,7 @@ async def open_cluster(
     """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
+        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox, NoCopies())
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
         from orchestrator.cluster.postgres.open import open_store
@@ -37,4 +39,6 @@ async def open_cluster(
             "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
-    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)
+    return ClusterFloor(
+        store.places, store.usage, store.keys, store.membership, outbox, store.shipped
+    )

@@ -41,6 +41,9 @@ class TaskName(StrEnum):
     LEASE = "lease"
     CLUSTER_KEYS = "cluster-keys"
     OUTBOX = "outbox"
+    SHIPPING = "shipping"
+    OLD_ROWS = "old-rows"
+    FENCING = "fencing"
 
 
 class TaskState(StrEnum):

@@ -81,7 +81,11 @@ async def open_sessions(
 
 
 async def join_cluster(
-    settings: Settings, ground: GroundFloor, cluster: ClusterFloor, floor: SessionsFloor
+    settings: Settings,
+    ground: GroundFloor,
+    cluster: ClusterFloor,
+    floor: SessionsFloor,
+    closers: AsyncExitStack,
 ) -> None:
     """Makes this node, which has taken over its sessions, a part of its cluster, if it has one.
 
@@ -99,6 +103,9 @@ async def join_cluster(
     )
     await cluster.membership.join(floor.node_capacity, comparison.run)
     comparison.serve()
+    if settings.cluster is not None:
+        sessions.shipping.start(ground.tasks)
+        closers.push_async_callback(sessions.shipping.close)
 
 
 async def recover_sessions(

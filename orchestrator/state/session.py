@@ -67,6 +67,8 @@ class Session:
     # The cluster in which it has a place, and the place's number; '' and 0: in none.
     cluster: str = ""
     place: int = 0
+    # Whether its chain is copied to the cluster: from its creation on, or from such a level on.
+    ships: bool = False
     # The name of the node in that cluster, which is this one; it is not stored.
     node: str | None = None
     # What its turns may do, as it was at its creation.
@@ -156,6 +158,16 @@ class Session:
     def set_level(self, level: Level) -> None:
         """Gives it that level, and removes what an admin allowed it at the earlier one."""
         self.level, self.own_rules = level, self.own_rules.at_another_level()
+        self.ships = self.ships or self.must_ship(level)
+
+    def must_ship(self, level: Level) -> bool:
+        """Whether the loss of its node may not cost its record, at that level."""
+        return self.place > 0 and (self.recovers or level.durability == "cluster")
+
+    @property
+    def recovers(self) -> bool:
+        """Whether another node takes it over when its own is lost."""
+        return self.terms.recovery == "snapshot"
 
     @property
     def running(self) -> list[Command]:

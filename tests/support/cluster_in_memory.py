@@ -16,6 +16,7 @@ from orchestrator.cluster.base import (
     Place,
     Summary,
 )
+from orchestrator.cluster.copies import MOST_EVENTS, ShippedEvent
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
@@ -58,6 +59,10 @@ class Cluster:
     # The highest id that was applied, by node, and how often a message came again.
     applied: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
+    # Copies of chains by session key: bodies and hashes, in order.
+    chains: dict[str, list[ShippedEvent]] = field(default_factory=dict)
+    # Whether copies of chains are refused, and nothing else is.
+    copies_away: bool = False
 
     def check(self) -> None:
         """Raises: ClusterUnavailableError while it is away."""
@@ -86,7 +91,7 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, part, keys, part, outbox)
+            return ClusterFloor(part, part, keys, part, outbox, part)
 
         return open_floor
 
@@ -134,6 +139,19 @@ class NodePart:
         if cluster.loses_answers:
             raise ClusterUnavailableError("the answer is lost")
         return Place(self._node, self.epoch, 1)
+
+    async def ship(self, events: Sequence[ShippedEvent]) -> None:
+        self._cluster.check()
+        if self._cluster.copies_away:
+            raise ClusterUnavailableError("the cluster is away", retry_after=1)
+        assert len(events) <= MOST_EVENTS
+        for event in events:
+            chain = self._cluster.chains.setdefault(event.session_key, [])
+            if event.seq <= len(chain):
+                assert chain[event.seq - 1] == event
+            else:
+                assert event.seq == len(chain) + 1, "an event is missing"
+                chain.append(event)
 
     async def unclaim(self, session_key: str) -> None:
         await self._database.write(

@@ -12,8 +12,10 @@ from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.membership import PostgresMembership
+from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
+from orchestrator.cluster.postgres.shipped import PostgresShipped
 from orchestrator.cluster.postgres.telling import OutboxTelling
 from orchestrator.cluster.postgres.usage import PostgresUsage
 from orchestrator.ground.config_error import ConfigError
@@ -32,6 +34,7 @@ class Store(NamedTuple):
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
+    shipped: PostgresShipped
 
 
 async def open_store(
@@ -62,6 +65,9 @@ async def open_store(
     closers.push_async_callback(membership.close)
     outbox.start(PostgresDelivery(database, lease), ground.tasks)
     closers.push_async_callback(outbox.close)
+    pruning = Pruning(OldRows(database, settings.cluster_retention))
+    pruning.start(ground.tasks)
+    closers.push_async_callback(pruning.close)
     copy = KeyCopy(settings.state_dir / KEYS_FILE, access.cluster, Clocks(boot_id()))
     keys = PostgresKeys(database, own_keys, copy, settings.cluster_keys_seconds)
     closers.push_async_callback(keys.close)
@@ -70,6 +76,7 @@ async def open_store(
         PostgresUsage(database, lease, telling),
         keys,
         membership,
+        PostgresShipped(database, lease),
     )
 
 

@@ -106,8 +106,7 @@ class PlaceComparison:
         except PaddockError as error:
             log.error("session %s has no place in the cluster: %s", session.id, error.detail)
             return
-        row = session_rows.updating(session, cluster=session.cluster, place=session.place)
-        await self._database.write(row)
+        await self._database.write(session_rows.with_place(session))
 
     def _has(self, key: str) -> bool:
         """Whether that session lives here, or is being created."""

@@ -103,6 +103,11 @@ class ClusterSettings(BaseModel):
         "database does not answer. Then only handles of sessions work, and this machine's admin "
         "key.",
     )
+    cluster_retention: Annotated[int, Field(ge=86_400, le=3_153_600_000)] = Field(
+        default=31_536_000,
+        description="How long after its end a session is in the cluster's lists, and its copied "
+        "record in the database. Its record on its node is not affected.",
+    )
     node: _Name | None = Field(
         default=None, description="The name of this node, which no other node of the cluster has."
     )

@@ -20,6 +20,8 @@ OPERATIONS = frozenset(
         "session.resume",
         "session.suspended",
         "session.restored",
+        "session.fenced",
+        "session.unfenced",
         "session.snapshot",
         "session.spawn",
         "session.spawn_end",

@@ -106,6 +106,8 @@ class SessionEnds:
                 return
             session.gate, session.ending = _ENDING, True
             thaws = await self._freeze_all(session, crashed=crashed)
+            # Another life of it may run already, and nothing of this one may.
+            thaws = thaws and rationale is not Rationale.MOVED and not session.fenced
             FaultPoint.CLOSE_FROZEN.reached()
             success = status is Status.COMPLETED
             termination = Termination(

@@ -174,6 +174,7 @@ class Suspensions:
         """
         async with session.lock:
             session.check_not_ending()
+            session.check_not_fenced()
             if session.status is Status.PAUSED:
                 raise InvalidTransitionError("the session is paused: resume it first")
             if not session.suspended:
@@ -258,6 +259,7 @@ class Suspensions:
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return
+                session.check_not_fenced()
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")

@@ -25,6 +25,7 @@ from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect
+from orchestrator.host.node.boot import boottime
 from orchestrator.settings.settings import Settings
 
 
@@ -63,6 +64,16 @@ class Cluster:
     chains: dict[str, list[ShippedEvent]] = field(default_factory=dict)
     # Whether copies of chains are refused, and nothing else is.
     copies_away: bool = False
+
+    # How long ago each node has renewed its lease.
+    silent_seconds: float = 0.0
+    of_renewals: list[Callable[[], None]] = field(default_factory=list)
+
+    def renew(self, silent_seconds: float = 0.0) -> None:
+        """As if each node had renewed its lease so long ago, and no more since."""
+        self.silent_seconds = silent_seconds
+        for subscriber in self.of_renewals:
+            subscriber()
 
     def check(self) -> None:
         """Raises: ClusterUnavailableError while it is away."""
@@ -208,6 +219,13 @@ class NodePart:
         self._cluster.check()
         check_quota(quota, self._cluster.usage(owner), KeyUsage(0, 0, 0, 1, size))
         self._cluster.workspaces[volume_id] = (owner, self._node, size)
+
+    @property
+    def renewed_at(self) -> float:
+        return boottime() - self._cluster.silent_seconds
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        self._cluster.of_renewals.append(subscriber)
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         assert capacity.report().capacity.sandboxes > 0

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from orchestrator.cluster.base import Capacity
-from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease, boottime
+from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.host.node.boot import boottime
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class PostgresMembership:
         self._task: Supervised | None = None
         self._member = False
         self._said = ""
+        self._of_renewals: list[Callable[[], None]] = []
 
     @property
     def epoch(self) -> int:
@@ -44,6 +46,15 @@ class PostgresMembership:
     def state(self) -> str:
         """As `Membership.state`."""
         return self._lease.state
+
+    @property
+    def renewed_at(self) -> float:
+        """As `Membership.renewed_at`."""
+        return self._lease.renewed_at
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """As `Membership.on_renewal`."""
+        self._of_renewals.append(subscriber)
 
     async def join(self, capacity: Capacity, joined: Joined) -> None:
         """As `Membership.join`. Raises: ConfigError."""
@@ -72,6 +83,8 @@ class PostgresMembership:
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        for subscriber in self._of_renewals:
+            subscriber()
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

@@ -37,13 +37,6 @@ class ShippedRecords(Protocol):
         """
 
 
-class ChainEnd(NamedTuple):
-    """The last event of a chain that a copy of its session's workspace has."""
-
-    seq: int
-    hash: str
-
-
 @dataclass(frozen=True, slots=True)
 class WorkspaceCopy:
     """An archive of a session without its sandbox, as a snapshot has it.
@@ -57,7 +50,6 @@ class WorkspaceCopy:
     bytes: int
     sha256: str
     handle_sha256: str
-    end: ChainEnd
 
 
 class WorkspaceCopies(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
-from orchestrator.cluster.copies import NoCopies, ShippedRecords
+from orchestrator.cluster.copies import NoCopies, ShippedRecords, WorkspaceCopies
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
@@ -22,6 +22,7 @@ class ClusterFloor:
     membership: Membership
     outbox: Outbox
     shipped: ShippedRecords
+    copies: WorkspaceCopies
 
 
 async def open_cluster(
@@ -30,7 +31,8 @@ async def open_cluster(
     """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox, NoCopies())
+        none = NoCopies()
+        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox, none, none)
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
         from orchestrator.cluster.postgres.open import open_store
@@ -40,5 +42,6 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        store.places, store.usage, store.keys, store.membership, outbox, store.shipped
+        *(store.places, store.usage, store.keys, store.membership, outbox),
+        *(store.shipped, store.copies),
     )

@@ -44,6 +44,8 @@ class TaskName(StrEnum):
     SHIPPING = "shipping"
     OLD_ROWS = "old-rows"
     FENCING = "fencing"
+    COPIES = "workspace-copies"
+    TAKEOVER = "takeover"
 
 
 class TaskState(StrEnum):

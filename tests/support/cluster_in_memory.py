@@ -1,6 +1,6 @@
 """A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from orchestrator.cluster.base import (
     Place,
     Summary,
 )
-from orchestrator.cluster.copies import MOST_EVENTS, ShippedEvent
+from orchestrator.cluster.copies import MOST_EVENTS, PIECE_BYTES, ShippedEvent, WorkspaceCopy
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
@@ -62,6 +62,8 @@ class Cluster:
     repeated: int = 0
     # Copies of chains by session key: bodies and hashes, in order.
     chains: dict[str, list[ShippedEvent]] = field(default_factory=dict)
+    # Copies of workspaces by session id.
+    copies: dict[str, tuple[WorkspaceCopy, bytes]] = field(default_factory=dict)
     # Whether copies of chains are refused, and nothing else is.
     copies_away: bool = False
 
@@ -102,7 +104,7 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, part, keys, part, outbox, part)
+            return ClusterFloor(part, part, keys, part, outbox, part, part)
 
         return open_floor
 
@@ -163,6 +165,14 @@ class NodePart:
             else:
                 assert event.seq == len(chain) + 1, "an event is missing"
                 chain.append(event)
+
+    async def store(
+        self, copy: WorkspaceCopy, pieces: AsyncIterator[bytes], quota: KeyLimits
+    ) -> None:
+        self._cluster.check()
+        archive = [piece async for piece in pieces]
+        assert all(len(piece) <= PIECE_BYTES for piece in archive)
+        self._cluster.copies[copy.session_id] = copy, b"".join(archive)
 
     async def unclaim(self, session_key: str) -> None:
         await self._database.write(

@@ -18,6 +18,7 @@ from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.postgres.shipped import PostgresShipped
 from orchestrator.cluster.postgres.telling import OutboxTelling
 from orchestrator.cluster.postgres.usage import PostgresUsage
+from orchestrator.cluster.postgres.workspace_copies import PostgresCopies
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.open import GroundFloor
@@ -35,6 +36,7 @@ class Store(NamedTuple):
     keys: PostgresKeys
     membership: PostgresMembership
     shipped: PostgresShipped
+    copies: PostgresCopies
 
 
 async def open_store(
@@ -77,6 +79,7 @@ async def open_store(
         keys,
         membership,
         PostgresShipped(database, lease),
+        PostgresCopies(database, lease),
     )
 
 

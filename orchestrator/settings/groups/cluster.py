@@ -108,6 +108,11 @@ class ClusterSettings(BaseModel):
         description="How long after its end a session is in the cluster's lists, and its copied "
         "record in the database. Its record on its node is not affected.",
     )
+    cluster_copy_bytes: Annotated[int, Field(ge=1_048_576, le=1_073_741_824)] = Field(
+        default=67_108_864,
+        description="The largest copy of a session that the cluster keeps in its database for "
+        "`recovery: snapshot`. A larger session is not copied, and its record says so.",
+    )
     node: _Name | None = Field(
         default=None, description="The name of this node, which no other node of the cluster has."
     )

@@ -21,9 +21,6 @@ CREATE TABLE workspace_copies (
     bytes bigint NOT NULL,
     sha256 text NOT NULL,
     handle_sha256 text NOT NULL,
-    -- The last event of the session's chain that it has.
-    seq bigint NOT NULL,
-    hash text NOT NULL,
     complete boolean NOT NULL DEFAULT false,
     -- Who takes it over now, and until when nobody else tries.
     taker text,

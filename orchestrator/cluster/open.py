@@ -3,9 +3,10 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
 from orchestrator.cluster.copies import NoCopies, ShippedRecords, WorkspaceCopies
+from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
@@ -17,6 +18,7 @@ class ClusterFloor:
     """What the cluster decides, or this node where it is alone."""
 
     places: Places
+    moves: Moves
     cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
@@ -32,7 +34,10 @@ async def open_cluster(
     outbox = Outbox(ground.database)
     if settings.cluster is None:
         none = NoCopies()
-        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox, none, none)
+        return ClusterFloor(
+            *(OwnPlaces(), NoMoves(), OwnUsage(), file_keys, NoMembership(), outbox),
+            *(none, none),
+        )
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
         from orchestrator.cluster.postgres.open import open_store
@@ -42,6 +47,6 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        *(store.places, store.usage, store.keys, store.membership, outbox),
+        *(store.places, store.moves, store.usage, store.keys, store.membership, outbox),
         *(store.shipped, store.copies),
     )

@@ -22,7 +22,7 @@ from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
-from orchestrator.sessions.new_session import SessionMaker, creation_record
+from orchestrator.sessions.new_session import SessionMaker, recorded_creation
 from orchestrator.sessions.running_creations import RunningCreations
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
@@ -228,7 +228,7 @@ class Creation:
                     "session.create",
                     actor=principal.name,
                     decision="allow",
-                    args=creation_record(session, carried, files),
+                    args=recorded_creation(session, carried, files),
                 ),
                 effect=together(
                     None if files is None else files.claiming(session),

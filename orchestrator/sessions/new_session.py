@@ -232,7 +232,7 @@ def _work_id(request: NewSession) -> str | None:
     return request.terms.work_id
 
 
-def creation_record(
+def recorded_creation(
     session: Session, carried: Carried | None, files: StartingFiles | None
 ) -> dict[str, Any]:
     """The members of the event; `carried` is what a restored session brings along."""

@@ -106,6 +106,7 @@ async def join_cluster(
         sessions.registry,
         sessions.places,
         sessions.ends.moved,
+        sessions.moves.settle,
     )
     await cluster.membership.join(floor.node_capacity, comparison.run)
     comparison.serve()

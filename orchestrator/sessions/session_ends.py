@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -85,6 +86,7 @@ class SessionEnds:
         container_id: str | None = None,
         first: Write | None = None,
         then: EventDraft | None = None,
+        held: bool = False,
     ) -> None:
         """Ends a live session and its children, and returns when nothing of them is left.
 
@@ -92,12 +94,12 @@ class SessionEnds:
         that passed, `first` records what the client who ends it requested, `then` is recorded
         after the end. A session that was idle and is in use again does not end. With
         `container_id`, it ends only while that is its container, because the container of a
-        replaced sandbox may end at any time.
+        replaced sandbox may end at any time. `held`: the caller has the session's lock.
         """
         crashed, idle = rationale is Rationale.CRASH, deadline is Deadline.IDLE
         if not crashed and not idle:
             await self._freeze_all(session)  # the lock's holder may be waiting for a disk
-        async with session.lock:
+        async with nullcontext() if held else session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
@@ -285,14 +287,18 @@ class SessionEnds:
             session, SYSTEM, status, rationale, error=error, deadline=deadline, first=first
         )
 
-    async def moved(self, session: Session) -> None:
-        """Ends the session because its place is another node's now."""
+    async def moved(
+        self, session: Session, first: Write | None = None, *, held: bool = False
+    ) -> None:
+        """Ends the session because its place is another node's now; the rest is as for `run`."""
         await self.run(
             session,
             SYSTEM,
             Status.ABORTED,
             Rationale.MOVED,
-            error="the cluster has given the session's place to another node",
+            error="the session's place is another node's",
+            first=first,
+            held=held,
         )
 
     async def crashed(self, session: Session, container: Container) -> None:

@@ -12,6 +12,7 @@ from orchestrator.ground.errors import (
     ClusterUnavailableError,
     ConflictError,
     InvalidTransitionError,
+    NodeUnavailableError,
     SandboxUnavailableError,
     SessionTerminatedError,
 )
@@ -33,12 +34,14 @@ from orchestrator.state.pack import Pack
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
-from paddock.contract.words import IdleAction, Status
+from paddock.contract.words import IdleAction, Rationale, Status
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
 _FENCED_RETRY_SECONDS = 5
+# After which a client asks again for a session that is being moved.
+_MOVE_SECONDS = 2
 # Streams of unlimited duration that clients may have open.
 STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
 
@@ -112,6 +115,8 @@ class Session:
     capturing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Why an active session takes no new work; None if it does.
     gate: str | None = None
+    # Whether its place may be another node's: until the cluster says, nothing is done with it.
+    moving: bool = False
     # Whether its last event is being recorded.
     ending: bool = False
     # Called after what is counted of it has changed.
@@ -133,6 +138,12 @@ class Session:
     def live(self) -> bool:
         """Whether the session has not ended."""
         return self.status in LIVE
+
+    @property
+    def moved_away(self) -> bool:
+        """Whether it has ended here because it lives on another node."""
+        ended = self.termination
+        return ended is not None and ended.rationale_code is Rationale.MOVED
 
     @property
     def suspended(self) -> bool:
@@ -283,6 +294,14 @@ class Session:
                 f"the session has ended ({self.status})",
                 session_status=str(self.status),
                 rationale=code,
+            )
+
+    def check_settled(self) -> None:
+        """Raises NodeUnavailableError while its place may be another node's."""
+        if self.moving:
+            raise NodeUnavailableError(
+                "the session is being moved to another node: try again; nothing has been done",
+                retry_after=_MOVE_SECONDS,
             )
 
     def check_not_ending(self) -> None:

@@ -12,6 +12,7 @@ from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.state import pack_rows
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
+from orchestrator.state.moving import move_rows
 from orchestrator.state.secret_rows import removing_all
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
@@ -156,6 +157,7 @@ def with_end(session: Session, status: Status, termination: Termination) -> Effe
         if termination.rationale_code is not Rationale.CONTEXT_MISS:
             pack_rows.forget(connection, session.key)
         removing_all(session.key)(connection)
+        move_rows.forgetting_kept(connection, session.key)
         origin = session.family.origin
         if origin is not None and origin.runs and not session.family.shares:
             slots.order_purge(connection, session.id)

@@ -52,8 +52,10 @@ VISITS = {
 
 
 def every_kill() -> Iterator[Kill]:
-    """Each visit of each point once."""
+    """Each visit of each point once; moves need another node, and have tests of their own."""
     for point in FaultPoint:
+        if point.partition(".")[0] in ("arrive", "leave"):
+            continue
         for visit in range(1, VISITS.get(point, 1) + 1):
             yield Kill(point, visit)
 

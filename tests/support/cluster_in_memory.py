@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.cluster import messages
+from orchestrator.cluster.alone import NoMoves
 from orchestrator.cluster.base import (
     Capacity,
     Claim,
@@ -104,7 +105,7 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, part, keys, part, outbox, part, part)
+            return ClusterFloor(part, NoMoves(), part, keys, part, outbox, part, part)
 
         return open_floor
 

@@ -161,10 +161,17 @@ async def _settled(connection: DatabaseConnection, node: str, body: Body) -> Row
     )
 
 
+async def _arrived(connection: DatabaseConnection, node: str, body: Body) -> None:
+    await connection.execute(
+        "DELETE FROM moves WHERE session_key = $1 AND node = $2", body["session_key"], node
+    )
+
+
 _APPLICATIONS: Mapping[str, Application] = {
     Kind.CHANGED: _changed,
     Kind.RELEASED: _released,
     Kind.UNCLAIMED: _unclaimed,
     Kind.PURGED: _purged,
     Kind.SETTLED: _settled,
+    Kind.ARRIVED: _arrived,
 }

@@ -34,6 +34,8 @@ class PostgresMembership:
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
         self._member = False
+        # Whether the places were compared since the cluster last failed to answer.
+        self._compared = False
         self._said = ""
         self._of_renewals: list[Callable[[], None]] = []
 
@@ -77,14 +79,21 @@ class PostgresMembership:
         if not self._member:
             await self._lease.register(await self._sent())
             await joined()
-            self._member = True
+            self._member = self._compared = True
         try:
             await self._lease.renew()
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        except ClusterUnavailableError:
+            self._compared = False
+            raise
         for subscriber in self._of_renewals:
             subscriber()
+        if not self._compared:
+            # What was asked of the cluster meanwhile may have been done without an answer.
+            await joined()
+            self._compared = True
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

@@ -92,6 +92,8 @@ class NodeAdmin:
                 owner, *amounts = row.values()
                 await give(connection, owner, Counted(*amounts))
             await connection.execute("DELETE FROM key_shares WHERE node = $1", name)
+            # What it has offered only. What was given to it keeps the files where they were.
+            await connection.execute("DELETE FROM moves WHERE node = $1 AND NOT committed", name)
             return counts
 
         return await self._database.transaction(work)

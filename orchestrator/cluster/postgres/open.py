@@ -12,6 +12,7 @@ from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.membership import PostgresMembership
+from orchestrator.cluster.postgres.moves import PostgresMoves
 from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
@@ -32,6 +33,7 @@ class Store(NamedTuple):
     """What the cluster's database does for a node."""
 
     places: PostgresPlaces
+    moves: PostgresMoves
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
@@ -75,6 +77,7 @@ async def open_store(
     closers.push_async_callback(keys.close)
     return Store(
         PostgresPlaces(database, lease, telling),
+        PostgresMoves(database, lease, telling),
         PostgresUsage(database, lease, telling),
         keys,
         membership,

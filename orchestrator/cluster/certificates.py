@@ -110,7 +110,10 @@ def _leaf(
     authority: _Authority, key: ec.EllipticCurvePublicKey, name: str, hosts: Sequence[str]
 ) -> x509.Certificate:
     gateway = name == GATEWAY
-    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if gateway else ExtendedKeyUsageOID.SERVER_AUTH
+    # A node asks other nodes, too.
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if not gateway:
+        purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
     names = [_subject(each) for each in ([GATEWAY] if gateway else hosts)]
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     return (
@@ -118,7 +121,7 @@ def _leaf(
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(signer, critical=False)
         .sign(authority.key, SHA256())
     )

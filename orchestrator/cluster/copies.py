@@ -41,7 +41,8 @@ class ShippedRecords(Protocol):
 class WorkspaceCopy:
     """An archive of a session without its sandbox, as a snapshot has it.
 
-    `bytes` is its size, `sha256` the digest of its manifest.
+    `bytes` is its size, `sha256` the digest of its manifest. `continued` is what else the session
+    goes on with, as JSON without secrets; its handle's digest is apart, because that may change.
     """
 
     session_id: str
@@ -50,6 +51,7 @@ class WorkspaceCopy:
     bytes: int
     sha256: str
     handle_sha256: str
+    continued: str
 
 
 class WorkspaceCopies(Protocol):
@@ -65,8 +67,52 @@ class WorkspaceCopies(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class LostSession:
+    """A session whose node is lost, with the copy of it that is reserved for this node.
+
+    `node` and `place` say where it was. `event` is the last one of its chain that was copied, with
+    its hash; 0 and 64 zeros: none was.
+    """
+
+    copy: WorkspaceCopy
+    number: int
+    node: str
+    place: int
+    event: int
+    hash: str
+
+
+class LostSessions(Protocol):
+    """Sessions that this node may take over. Each method raises ClusterUnavailableError."""
+
+    async def reserve(self) -> LostSession | None:
+        """The next one, which others leave to this node for a while; None: there is none."""
+
+    def pieces(self, lost: LostSession) -> AsyncIterator[bytes]:
+        """Its archive. Raises: ConflictError if it is gone."""
+
+    async def take(self, lost: LostSession, session_key: str) -> None:
+        """Makes its place this node's, under that key, which was offered (`Moves.offer`) before.
+
+        Raises: ConflictError if its node has returned, or another one has taken it.
+        """
+
+
 class NoCopies:
     """One machine alone: there is nowhere to copy to, and nobody asks."""
+
+    async def reserve(self) -> LostSession | None:
+        """No other node is lost."""
+        return None
+
+    async def pieces(self, lost: LostSession) -> AsyncIterator[bytes]:
+        """There are none."""
+        return
+        yield
+
+    async def take(self, lost: LostSession, session_key: str) -> None:
+        """There is none to take."""
 
     async def ship(self, events: Sequence[ShippedEvent]) -> None:
         """Nothing is copied."""

@@ -1,11 +1,12 @@
 """Opens the floor of the cluster: what the settings say, or one machine alone."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
-from orchestrator.cluster.copies import NoCopies, ShippedRecords, WorkspaceCopies
+from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
+from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
@@ -15,16 +16,18 @@ from orchestrator.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClusterFloor:
-    """What the cluster decides, or this node where it is alone."""
+    """What the cluster decides, or this node where it is alone, which has no `directory`."""
 
     places: Places
     moves: Moves
+    directory: Directory | None
     cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
     outbox: Outbox
-    shipped: ShippedRecords
-    copies: WorkspaceCopies
+    shipped: ShippedRecords = field(default_factory=NoCopies)
+    copies: WorkspaceCopies = field(default_factory=NoCopies)
+    lost: LostSessions = field(default_factory=NoCopies)
 
 
 async def open_cluster(
@@ -33,10 +36,8 @@ async def open_cluster(
     """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        none = NoCopies()
         return ClusterFloor(
-            *(OwnPlaces(), NoMoves(), OwnUsage(), file_keys, NoMembership(), outbox),
-            *(none, none),
+            OwnPlaces(), NoMoves(), None, OwnUsage(), file_keys, NoMembership(), outbox
         )
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
@@ -47,6 +48,14 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        *(store.places, store.moves, store.usage, store.keys, store.membership, outbox),
-        *(store.shipped, store.copies),
+        store.places,
+        store.moves,
+        store.directory,
+        store.usage,
+        store.keys,
+        store.membership,
+        outbox,
+        store.shipped,
+        store.copies,
+        store.lost,
     )

@@ -146,6 +146,7 @@ class SessionMaker:
             work_id=_work_id(request),
         )
         check_timeouts(settings, bounds, terms)
+        _check_recovery(settings, request)
         return terms
 
 
@@ -162,6 +163,19 @@ def _usual_idle(request: NewSession, settings: Settings, bounds: KeyBounds) -> i
 def _usual_wall(settings: Settings, bounds: KeyBounds) -> int | None:
     usual = settings.wall_timeout or settings.wall_timeout_max
     return shortest(usual, bounds.max_wall_timeout)
+
+
+def _check_recovery(settings: Settings, request: NewSession) -> None:
+    """Raises: ValidationError if no other node could take the session over."""
+    if request.terms.recovery != "snapshot":
+        return
+    given: dict[str, Any] = {"consume": request.consume, "secrets": request.secrets}
+    given["volumes"] = request.terms.volumes
+    why = next((f"with {name}, which no copy has" for name in given if given[name]), None)
+    if settings.cluster is None:
+        why = "without a cluster, because there is no other node"
+    if why is not None:
+        raise ValidationError(f"recovery can't be snapshot {why}", field="recovery")
 
 
 def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:

@@ -105,7 +105,7 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, NoMoves(), part, keys, part, outbox, part, part)
+            return ClusterFloor(part, NoMoves(), None, part, keys, part, outbox, part, part)
 
         return open_floor
 

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.postgres.delivery import PostgresDelivery
+from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
+from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
 from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
@@ -34,11 +36,13 @@ class Store(NamedTuple):
 
     places: PostgresPlaces
     moves: PostgresMoves
+    directory: PostgresDirectory
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
     shipped: PostgresShipped
     copies: PostgresCopies
+    lost: PostgresLost
 
 
 async def open_store(
@@ -78,11 +82,13 @@ async def open_store(
     return Store(
         PostgresPlaces(database, lease, telling),
         PostgresMoves(database, lease, telling),
+        PostgresDirectory(database),
         PostgresUsage(database, lease, telling),
         keys,
         membership,
         PostgresShipped(database, lease),
         PostgresCopies(database, lease),
+        PostgresLost(database, lease, telling),
     )
 
 

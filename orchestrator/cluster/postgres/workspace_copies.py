@@ -17,8 +17,9 @@ _OURS = """
 SELECT true FROM places WHERE id = $1 AND session_key = $2 AND node = $3 AND epoch = $4 FOR SHARE
 """
 _BEGIN = """
-INSERT INTO workspace_copies (id, session_key, owner, node, bytes, sha256, handle_sha256)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING number
+INSERT INTO workspace_copies (id, session_key, owner, node, bytes, sha256, handle_sha256,
+    continued)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number
 """
 _PUT = """
 INSERT INTO workspace_pieces (copy, number, data)
@@ -63,7 +64,7 @@ class PostgresCopies:
             number: int = await connection.fetchval(
                 _BEGIN,
                 *(copy.session_id.lower(), copy.session_key, copy.owner, self._lease.node),
-                *(copy.bytes, copy.sha256, copy.handle_sha256),
+                *(copy.bytes, copy.sha256, copy.handle_sha256, copy.continued),
             )
             await add(connection, copy.owner, Counted(workspace_bytes=copy.bytes), quota)
             return number

@@ -117,7 +117,8 @@ class RecordShipping:
             self._unknown = True
         for event in events or ():
             session = self._registry.by_key(event.session_key)
-            if session is not None and session.ships:
+            ships = session is not None and session.ships
+            if ships or event.operation == "session.arrived":
                 self._behind[event.session_key] = None
         if self._behind or self._unknown:
             self._news.set()

@@ -21,6 +21,8 @@ CREATE TABLE workspace_copies (
     bytes bigint NOT NULL,
     sha256 text NOT NULL,
     handle_sha256 text NOT NULL,
+    -- What else the session goes on with; no secrets.
+    continued text NOT NULL,
     complete boolean NOT NULL DEFAULT false,
     -- Who takes it over now, and until when nobody else tries.
     taker text,

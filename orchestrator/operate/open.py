@@ -214,6 +214,7 @@ def _survive(
         record.recorder,
         partial(rules.keys.quota, defaults=settings.key_limits),
         settings.cluster_copy_bytes,
+        settings.cluster_copy_seconds,
     )
     copying.start(ground.tasks)
     closers.push_async_callback(copying.close)

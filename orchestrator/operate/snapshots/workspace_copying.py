@@ -1,4 +1,4 @@
-"""Copies sessions with `recovery: snapshot` to the cluster, each time they have been idle a minute.
+"""Copies sessions with `recovery: snapshot` to the cluster once they have been idle for a while.
 
 The session is suspended for it, as whenever its place is needed: it gets a sandbox again at its
 next use. What has not changed since is not copied again.
@@ -27,7 +27,6 @@ from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 60.0
 # What could not be copied is tried again so much later; so often, at most, it looks for more.
 _RETRY_SECONDS = 10.0
 # A lease that is older is no sign that the database answers.
@@ -49,9 +48,12 @@ class WorkspaceCopying:
         recorder: Recorder,
         quota: Callable[[str], KeyLimits],
         most_bytes: int,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float,
     ) -> None:
-        """`quota` is that of an owner, `most_bytes` the size of the largest copy."""
+        """`quota` is that of an owner, `most_bytes` the size of the largest copy.
+
+        A session is copied once it has been idle for `idle_seconds`.
+        """
         self._snapshots = snapshots
         self._registry = sessions
         self._copies = copies
@@ -83,7 +85,8 @@ class WorkspaceCopying:
     def _pause(self) -> float:
         """Seconds until a session may have been idle for long enough."""
         waits = [self._waits(session) for session in self._sessions()]
-        return min((max(each, _RETRY_SECONDS) for each in waits), default=self._idle_seconds)
+        least = min(_RETRY_SECONDS, self._idle_seconds)
+        return min((max(each, least) for each in waits), default=self._idle_seconds)
 
     def _sessions(self) -> list[Session]:
         """Those of which the last copy is not what they are now."""

@@ -113,6 +113,11 @@ class ClusterSettings(BaseModel):
         description="The largest copy of a session that the cluster keeps in its database for "
         "`recovery: snapshot`. A larger session is not copied, and its record says so.",
     )
+    cluster_copy_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=60,
+        description="How long a session with `recovery: snapshot` must have been idle before it "
+        "is copied to the cluster.",
+    )
     node: _Name | None = Field(
         default=None, description="The name of this node, which no other node of the cluster has."
     )

@@ -46,6 +46,8 @@ class TakingOver:
         self._lost = lost
         self._membership = membership
         self._has_room = has_room
+        # Keys of sessions here of which the cluster has not said yet whose they are.
+        self._unsettled: set[str] = set()
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
 
@@ -66,6 +68,8 @@ class TakingOver:
 
     async def take_all(self) -> None:
         """Takes over what there is room for. Raises: ClusterUnavailableError."""
+        for key in [*self._unsettled]:
+            await self._settle(key)
         while self._membership.state == "ready" and self._has_room():
             lost = await self._lost.reserve()
             if lost is None:
@@ -87,15 +91,20 @@ class TakingOver:
             request = request_of(received.manifest.session)
             wanted = self._snapshots.wanted(received, request)
             session = await self._arrivals.arrive(wanted, continued)
+        self._unsettled.add(session.key)
         try:
             source = lost.copy.session_key
             await self._moves.offer(Offer(session.key, source, lost.node, lost.place))
             await self._lost.take(lost, session.key)
         finally:
             # By the cluster's word, whatever was answered.
-            active = await self._arrivals.settle(session.key)
-        if active:
-            log.warning("session %s of the lost node %s goes on here", session.id, lost.node)
+            await self._settle(session.key)
+
+    async def _settle(self, key: str) -> None:
+        """Raises: ClusterUnavailableError, AuditUnavailableError; then it is tried again."""
+        if await self._arrivals.settle(key):
+            log.warning("the session with the key %s goes on here: its node is lost", key)
+        self._unsettled.discard(key)
 
 
 def _shown(turn: TurnRecord) -> None:

@@ -1861,7 +1861,7 @@ export type NamedSessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
@@ -2748,7 +2748,7 @@ export type SessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;

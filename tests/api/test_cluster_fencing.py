@@ -3,6 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as how
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.host.engine.base import ContainerState
@@ -183,3 +192,114 @@ def test_a_lease_that_is_back_does_not_thaw_before_the_places_are_compared(
     assert frozen(node, session)
     get_lease(node)
     wait_until(node, session, stands_still=False)
+
+
+class Lives(RuleBasedStateMachine):
+    """One session of a node whose lease comes and goes, and whose place others may take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = NodeRestarts()
+        self.node.start()
+        self.lost = False
+
+    @property
+    def session(self) -> Session | None:
+        found = self.node.plane.sessions.registry.get("a")
+        return found if found is not None and found.live else None
+
+    @rule()
+    def create_or_use(self) -> None:
+        if self.session is None:
+            if not self.lost:
+                create(self.node)
+        elif self.lost:
+            with pytest.raises(ClusterUnavailableError):
+                self.node.run(use(self.node, self.session))
+        elif self.session.status is Status.ACTIVE:
+            self.node.run(use(self.node, self.session))
+
+    @rule()
+    def suspend(self) -> None:
+        if self.session is not None:
+            self.node.run(self.node.plane.sessions.suspensions.suspend(self.session, "room"))
+
+    @rule()
+    def pause_or_resume(self) -> None:
+        sessions, session = self.node.plane.sessions, self.session
+        if session is None:
+            return
+        if session.status is Status.ACTIVE:
+            self.node.run(sessions.pause(ADMIN, session))
+        elif not self.lost:
+            self.node.run(sessions.resume(ADMIN, session))
+        else:
+            with pytest.raises(ClusterUnavailableError):
+                self.node.run(sessions.resume(ADMIN, session))
+
+    @rule()
+    def lose(self) -> None:
+        self.lost = True
+        self.node.cluster.renew(LONG_AGO)
+        self.settle()
+
+    @rule(taken=st.booleans())
+    def regain(self, taken: bool) -> None:
+        """Only while it has no lease may another node have taken the place."""
+        session, cluster = self.session, self.node.cluster
+        if taken and self.lost and session is not None:
+            placed = cluster.places[session.key]
+            placed.node, placed.number = "two", placed.number + 1
+            resumed = self.node.engine.calls.count("resume")
+        else:
+            taken = False
+        self.lost = False
+        cluster.renew()
+        if taken and session is not None:
+            self.node.run(until(lambda: not session.live))
+            self.node.run(_settled(session))
+            assert self.node.engine.calls.count("resume") == resumed
+            assert session.termination is not None
+            assert session.termination.rationale_code is Rationale.MOVED
+            del cluster.places[session.key]  # the other node ends it
+        self.settle()
+
+    @rule()
+    def restart(self) -> None:
+        self.node.restart(kills=set())
+        self.settle()
+
+    @rule()
+    def end(self) -> None:
+        if self.session is not None:
+            self.node.run(self.node.plane.sessions.abort(ADMIN, self.session))
+
+    def settle(self) -> None:
+        session = self.session
+        if session is not None:
+            self.node.run(until(lambda: session.fenced is self.lost))
+            self.node.run(_settled(session))
+
+    @invariant()
+    def it_runs_only_with_a_lease(self) -> None:
+        session = self.session
+        if session is None:
+            assert not self.node.engine.containers
+        elif session.sandbox is not None:
+            assert frozen(self.node, session) is (self.lost or session.status is Status.PAUSED)
+
+    def teardown(self) -> None:
+        self.node.teardown()
+
+
+def test_it_runs_only_while_its_node_has_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    _forget_settings(monkeypatch)
+    run_state_machine_as_test(
+        Lives,
+        settings=how(
+            max_examples=how().max_examples // 4,
+            stateful_step_count=12,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1570,6 +1570,8 @@ export type Level = {
   noexec: boolean;
   /** Where any command is allowed: those known to write may name only paths in the workspace, /tmp, /dev and the session's writable mounts. */
   guard_writes: boolean;
+  /** Where the events that begin and end its sessions are durable before the answer: on their node, or in the cluster's database, too. */
+  durability: "node" | "cluster";
   /** What happens to idle sessions, unless they ask for something else. */
   idle_action: IdleAction;
   rates: LevelRates;

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.rules.policy import levels
 from paddock import PaddockSync
 from paddock.audit.chain import Chain
-from paddock.client.errors import PaddockError
+from paddock.client.errors import PaddockError, SessionTerminatedError
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.nodes import Node
@@ -134,10 +134,12 @@ def _works(paddock: PaddockSync, command: str) -> bool:
 
 def _ended_as_moved(direct: PaddockSync) -> bool:
     try:
-        found = direct.sessions.get("survivor").refresh()
-        return json.dumps(found.model_dump(mode="json")).count('"moved"') > 0
+        direct.sessions.get("survivor")
+    except SessionTerminatedError as error:
+        return error.fields.get("rationale") == "moved"
     except PaddockError:
-        return False
+        pass
+    return False
 
 
 def _check_chains(cluster: Cluster) -> None:

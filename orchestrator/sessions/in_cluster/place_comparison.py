@@ -53,6 +53,8 @@ class PlaceComparison:
         self._moved = moved
         self._settle = settle
         self._serves = False
+        # A session that one comparison ends would look like one without a place to another.
+        self._comparing = asyncio.Lock()
 
     def serve(self) -> None:
         """From now on, sessions and volumes are created while it compares."""
@@ -60,6 +62,10 @@ class PlaceComparison:
 
     async def run(self) -> None:
         """Compares. Raises: ClusterUnavailableError, StoreError."""
+        async with self._comparing:
+            await self._run()
+
+    async def _run(self) -> None:
         await self._settle()
         # Before the cluster is asked, so that it knows each of them.
         live = [each for each in self._registry.live if not each.moving]

@@ -1,4 +1,4 @@
-"""Whether a new session may be put on this node: by labels, near another one, with recovery."""
+"""Whether a new session may be put on this node: by labels, or near another one."""
 
 from api.shape.context import Context
 from orchestrator.ground.errors import ValidationError
@@ -16,9 +16,6 @@ def check_placement(
     A gateway has chosen the node by the same wishes, so that here they hold or are refused. Raises:
     ValidationError.
     """
-    if body.recovery != "none":
-        text = "recovery can only be none: no node of this version takes over others' sessions"
-        raise ValidationError(text, field="recovery")
     check_near(context, sessions, settings, body.placement)
 
 

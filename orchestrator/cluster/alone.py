@@ -109,6 +109,10 @@ class NoMembership:
 
     epoch = 0
     state = "ready"
+    renewed_at = float("-inf")
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """There is none."""
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """There is nothing to join."""

@@ -1,10 +1,11 @@
 """Opens the floor of the cluster: what the settings say, or one machine alone."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
 from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
@@ -24,6 +25,9 @@ class ClusterFloor:
     key_source: KeySource
     membership: Membership
     outbox: Outbox
+    shipped: ShippedRecords = field(default_factory=NoCopies)
+    copies: WorkspaceCopies = field(default_factory=NoCopies)
+    lost: LostSessions = field(default_factory=NoCopies)
 
 
 async def open_cluster(
@@ -51,4 +55,7 @@ async def open_cluster(
         store.keys,
         store.membership,
         outbox,
+        store.shipped,
+        store.copies,
+        store.lost,
     )

@@ -20,6 +20,8 @@ OPERATIONS = frozenset(
         "session.resume",
         "session.suspended",
         "session.restored",
+        "session.fenced",
+        "session.unfenced",
         "session.moving",
         "session.moved",
         "session.stayed",

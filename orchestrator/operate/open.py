@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
@@ -18,6 +19,8 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
+from orchestrator.operate.snapshots.taking_over import TakingOver
+from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
@@ -136,6 +139,8 @@ async def open_operate(
     closers.push_async_callback(mover.close)
     receiver = Receiver(snapshots, sessions.moves, cluster.moves)
     closers.push_async_callback(receiver.close)
+    if settings.cluster is not None:
+        _survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
@@ -188,6 +193,41 @@ async def _templates(
     closers.push_async_callback(templates.close)
     await templates.recover()
     return templates
+
+
+def _survive(
+    settings: Settings,
+    ground: GroundFloor,
+    rules: RulesFloor,
+    cluster: ClusterFloor,
+    record: RecordFloor,
+    sessions: Sessions,
+    snapshots: Snapshots,
+    closers: AsyncExitStack,
+) -> None:
+    """Copies this node's sessions to the cluster, and takes over those of lost nodes."""
+    copying = WorkspaceCopying(
+        snapshots,
+        sessions.registry,
+        cluster.copies,
+        cluster.membership,
+        record.recorder,
+        partial(rules.keys.quota, defaults=settings.key_limits),
+        settings.cluster_copy_bytes,
+        settings.cluster_copy_seconds,
+    )
+    copying.start(ground.tasks)
+    closers.push_async_callback(copying.close)
+    taking = TakingOver(
+        snapshots,
+        sessions.moves.arrivals,
+        cluster.moves,
+        cluster.lost,
+        cluster.membership,
+        lambda: sessions.registry.with_sandbox < settings.max_active,
+    )
+    taking.start(ground.tasks)
+    closers.push_async_callback(taking.close)
 
 
 def _anchor(

@@ -232,7 +232,7 @@ class Recovery:
             return
         self._found.sessions_recovered += 1
         await self._follow_engine(session, container)
-        if session.status is Status.ACTIVE:
+        if session.status is Status.ACTIVE and not session.fenced:
             # What its agent reports may end it meanwhile, and its commands with it.
             with suppress(SessionTerminatedError, BudgetExceededError):
                 await self._executions.reconcile(session)
@@ -256,7 +256,7 @@ class Recovery:
         """The engine decides whether the sandbox is paused."""
         paused = container.state is ContainerState.PAUSED
         status = Status.PAUSED if paused else Status.ACTIVE
-        if session.status is not status:
+        if session.status is not status and not session.fenced:
             await self._recorder.record(
                 session,
                 EventDraft("session.pause" if paused else "session.resume", actor="system"),

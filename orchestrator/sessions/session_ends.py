@@ -22,6 +22,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
+from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_pages, session_rows
@@ -55,6 +56,7 @@ class SessionEnds:
         places: SessionPlaces,
         deadlines: Deadlines,
         spawn_ends: SpawnEnds,
+        shipping: RecordShipping,
     ) -> None:
         self._engine = host.engine
         self._recorder = record.recorder
@@ -66,6 +68,7 @@ class SessionEnds:
         self._places = places
         self._deadlines = deadlines
         self._spawn_ends = spawn_ends
+        self._shipping = shipping
         self._workspaces = sandbox.workspaces
         self._scrub = ground.scrub
         self._children = TaskScope("the end of a child")
@@ -105,6 +108,8 @@ class SessionEnds:
                 return
             session.gate, session.ending = _ENDING, True
             thaws = await self._freeze_all(session, crashed=crashed)
+            # Another life of it may run already, and nothing of this one may.
+            thaws = thaws and rationale is not Rationale.MOVED and not session.fenced
             FaultPoint.CLOSE_FROZEN.reached()
             success = status is Status.COMPLETED
             termination = Termination(
@@ -145,6 +150,7 @@ class SessionEnds:
                 await self._sandboxes.unstage(session)
                 await asyncio.wait([children])
                 await self._leave(session)
+                await self._shipping.ended(session)
 
     async def end_child(self, child: Session, error: str) -> None:
         """Aborts a child because of its parent; `error` says why."""

@@ -24,6 +24,7 @@ from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.finder import Finder
 from orchestrator.sessions.in_cluster.departures import check_not_moved
+from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
 from orchestrator.sessions.in_cluster.session_moves import SessionMoves
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
@@ -94,6 +95,7 @@ class Sessions:
             *(settings, node, sandboxes.pool, self.registry),
             lambda: self.suspensions.suspend_one(),
         )
+        self.shipping = RecordShipping(database, record.ledger, self.registry, cluster.shipped)
         self.usage = SessionGrowth(database, cluster.cluster_usage)
         self.suspensions = Suspensions(
             *(database, recorder, stops, sandboxes),
@@ -102,14 +104,14 @@ class Sessions:
         )
         self.creation = Creation(
             *(settings, ground, rules, record, sandbox),
-            *(self.registry, self.places, self.shares, self.room),
+            *(self.registry, self.places, self.shares, self.room, self.shipping),
         )
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
         self.ends = SessionEnds(
             *(ground, host, record, sandbox, stopper, self.gaps),
-            *(self.registry, self.places, self.deadlines, self.spawn_ends),
+            *(self.registry, self.places, self.deadlines, self.spawn_ends, self.shipping),
         )
         self._pauses = Pauses(
             *(node.engine, recorder, stopper, stops),

@@ -194,6 +194,7 @@ class Suspensions:
         """
         async with session.lock:
             session.check_not_ending()
+            session.check_not_fenced()
             if session.status is Status.PAUSED:
                 raise InvalidTransitionError("the session is paused: resume it first")
             if not session.suspended:
@@ -254,6 +255,7 @@ class Suspensions:
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return
+                session.check_not_fenced()
                 session.check_settled()
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.ground.errors import (
     BusyError,
+    ClusterUnavailableError,
     ConflictError,
     InvalidTransitionError,
     NodeUnavailableError,
@@ -38,6 +39,7 @@ from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
+_FENCED_RETRY_SECONDS = 5
 # After which a client asks again for a session that is being moved.
 _MOVE_SECONDS = 2
 # Streams of unlimited duration that clients may have open.
@@ -70,6 +72,10 @@ class Session:
     # The cluster in which it has a place, and the place's number; '' and 0: in none.
     cluster: str = ""
     place: int = 0
+    # Whether its chain is copied to the cluster: from its creation on, or from such a level on.
+    ships: bool = False
+    # Whether it stands still, because its node has no lease and another may take it over.
+    fenced: bool = False
     # The name of the node in that cluster, which is this one; it is not stored.
     node: str | None = None
     # What its turns may do, as it was at its creation.
@@ -167,6 +173,16 @@ class Session:
     def set_level(self, level: Level) -> None:
         """Gives it that level, and removes what an admin allowed it at the earlier one."""
         self.level, self.own_rules = level, self.own_rules.at_another_level()
+        self.ships = self.ships or self.must_ship(level)
+
+    def must_ship(self, level: Level) -> bool:
+        """Whether the loss of its node may not cost its record, at that level."""
+        return self.place > 0 and (self.recovers or level.durability == "cluster")
+
+    @property
+    def recovers(self) -> bool:
+        """Whether another node takes it over when its own is lost."""
+        return self.terms.recovery == "snapshot"
 
     @property
     def running(self) -> list[Command]:
@@ -234,10 +250,12 @@ class Session:
         """The sandbox, if it may receive new work.
 
         Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
+        ClusterUnavailableError while it is fenced,
         ConflictError while the level changes, its secrets are unknown or it is suspended;
         SandboxUnavailableError without a sandbox.
         """
         self.check_live()
+        self.check_not_fenced()
         if self.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
         if self.suspension is not None:
@@ -291,6 +309,15 @@ class Session:
         self.check_live()
         if self.ending:
             raise ConflictError("the session is ending")
+
+    def check_not_fenced(self) -> None:
+        """Raises ClusterUnavailableError while it stands still because its node has no lease."""
+        if self.fenced:
+            raise ClusterUnavailableError(
+                "the session stands still: its node does not reach the cluster's database, so"
+                " another node may take it over: try again",
+                retry_after=_FENCED_RETRY_SECONDS,
+            )
 
     @contextmanager
     def streaming(self, kind: str) -> Iterator[None]:

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from orchestrator.cluster.base import Capacity
-from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease, boottime
+from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.task_scope import together
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.host.node.boot import boottime
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class PostgresMembership:
         self._compared = False
         self._said = ""
         self._clocks_agree = True
+        self._of_renewals: list[Callable[[], None]] = []
 
     @property
     def epoch(self) -> int:
@@ -48,6 +50,15 @@ class PostgresMembership:
     def state(self) -> str:
         """As `Membership.state`."""
         return self._lease.state
+
+    @property
+    def renewed_at(self) -> float:
+        """As `Membership.renewed_at`."""
+        return self._lease.renewed_at
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """As `Membership.on_renewal`."""
+        self._of_renewals.append(subscriber)
 
     async def join(self, capacity: Capacity, joined: Joined) -> None:
         """As `Membership.join`. Raises: ConfigError."""
@@ -82,6 +93,8 @@ class PostgresMembership:
             self._compared = False
             raise
         self._compare_clocks()
+        for subscriber in self._of_renewals:
+            subscriber()
         if not self._compared:
             # What was asked of the cluster meanwhile may have been done without an answer.
             await self._compare(joined)

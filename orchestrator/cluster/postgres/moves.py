@@ -39,7 +39,7 @@ LEFT JOIN nodes n ON n.name = m.node AND n.epoch = m.epoch WHERE m.source_key = 
 """
 _PLACE = """
 UPDATE places SET session_key = $1, node = $2, epoch = $3, number = number + 1
-WHERE session_key = $4 AND node = $5 AND epoch = $6 AND number = $7 RETURNING id
+WHERE session_key = $4 AND node = $5 AND number = $6 RETURNING id
 """
 _RECORD = """
 INSERT INTO records (session_key, id, session_id, owner, node, created_at, status, level, labels,
@@ -88,22 +88,10 @@ class PostgresMoves:
             node, epoch = offer["node"], offer["epoch"]
             # The node before the offer, as whoever gives the node up locks them.
             _check(node, await connection.fetchrow(_TARGET, node, epoch))
-            if not await connection.fetchval(_TAKE, *keys):
-                raise ConflictError(_NO_OFFER)
-            mine = (self._lease.node, self._lease.epoch)
-            workspace = await connection.fetchval(
-                _PLACE, session_key, node, epoch, source_key, *mine, number
-            )
-            if workspace is None:
-                raise ConflictError(_NOT_THERE)
-            await connection.execute(
-                "UPDATE workspaces SET node = $2 WHERE id = $1 AND node = $3 AND NOT volume",
-                *(workspace, node, self._lease.node),
-            )
-            await connection.execute(_RECORD, session_key, node, source_key)
-            await connection.execute(
-                "UPDATE records SET status = 'moved', ended_at = $2 WHERE session_key = $1",
-                *(source_key, now()),
+            await give_away(
+                connection,
+                source=(source_key, self._lease.node, number),
+                target=(session_key, node, epoch),
             )
 
         await self._database.transaction(work)
@@ -141,6 +129,39 @@ class PostgresMoves:
             return Fate.LOST if lost else Fate.PENDING
 
         return await self._database.statement(work)
+
+
+async def give_away(
+    connection: DatabaseConnection, source: tuple[str, str, int], target: tuple[str, str, int]
+) -> None:
+    """Makes the place that of the target, whose offer is taken with it.
+
+    `source` is the session's key, its node and the number of its place; `target` the key of the
+    offer, its node and that one's epoch. Both nodes are held. Raises: ConflictError if the offer
+    has ended, or the place has changed.
+    """
+    (source_key, source_node, number), (session_key, node, epoch) = source, target
+    if not await connection.fetchval(_TAKE, session_key, source_key):
+        raise ConflictError(_NO_OFFER)
+    workspace = await connection.fetchval(
+        _PLACE, session_key, node, epoch, source_key, source_node, number
+    )
+    if workspace is None:
+        raise ConflictError(_NOT_THERE)
+    await connection.execute(
+        "UPDATE workspaces SET node = $2 WHERE id = $1 AND node = $3 AND NOT volume",
+        *(workspace, node, source_node),
+    )
+    await connection.execute(_RECORD, session_key, node, source_key)
+    await connection.execute(
+        "UPDATE records SET status = 'moved', ended_at = $2 WHERE session_key = $1",
+        *(source_key, now()),
+    )
+    # The last copy of its workspace is one of the next life, too, until there is another.
+    await connection.execute(
+        "UPDATE workspace_copies SET session_key = $1, taking = '-infinity' WHERE session_key = $2",
+        *(session_key, source_key),
+    )
 
 
 def _check(name: str, target: Row | None) -> None:

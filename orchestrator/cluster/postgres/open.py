@@ -12,12 +12,16 @@ from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
+from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
+from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
+from orchestrator.cluster.postgres.shipped import PostgresShipped
 from orchestrator.cluster.postgres.telling import OutboxTelling
 from orchestrator.cluster.postgres.usage import PostgresUsage
+from orchestrator.cluster.postgres.workspace_copies import PostgresCopies
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.open import GroundFloor
@@ -36,6 +40,9 @@ class Store(NamedTuple):
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
+    shipped: PostgresShipped
+    copies: PostgresCopies
+    lost: PostgresLost
 
 
 async def open_store(
@@ -62,6 +69,9 @@ async def open_store(
     closers.push_async_callback(membership.close)
     outbox.start(PostgresDelivery(database, lease), ground.tasks)
     closers.push_async_callback(outbox.close)
+    pruning = Pruning(OldRows(database, settings.cluster_retention))
+    pruning.start(ground.tasks)
+    closers.push_async_callback(pruning.close)
     copy = KeyCopy(settings.state_dir / KEYS_FILE, access.cluster, Clocks(boot_id()))
     keys = PostgresKeys(database, own_keys, copy, settings.cluster_keys_seconds)
     closers.push_async_callback(keys.close)
@@ -72,6 +82,9 @@ async def open_store(
         PostgresUsage(database, lease, telling),
         keys,
         membership,
+        PostgresShipped(database, lease),
+        PostgresCopies(database, lease),
+        PostgresLost(database, lease, telling),
     )
 
 

@@ -18,11 +18,10 @@ from orchestrator.ground.store.effect import all_of, together
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sessions.creation import recorded_creation
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.sessions.in_cluster.move_secrets import MoveSecrets
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
-from orchestrator.sessions.new_session import SessionMaker
+from orchestrator.sessions.new_session import SessionMaker, recorded_creation
 from orchestrator.state import session_rows, stored_sessions
 from orchestrator.state.lifecycle import Suspension
 from orchestrator.state.moving import move_rows
@@ -164,12 +163,17 @@ class Arrivals:
         Raises: AuditUnavailableError; then it stays as it is.
         """
         cluster = self._places.cluster
+        session.cluster, session.place = cluster, place.number
         await self._recorder.record(
             session,
             EventDraft("session.arrived", actor="system", args={"place": place.number}),
             effect=together(
                 self._workspaces.keeping(
-                    session, suspension=Suspension.SUSPENDED, cluster=cluster, place=place.number
+                    session,
+                    suspension=Suspension.SUSPENDED,
+                    cluster=cluster,
+                    place=place.number,
+                    **({"shipped_to": 0} if session.must_ship(session.level) else {}),
                 ),
                 move_rows.kept(session.key),
                 self._moves.arrived(session.key),
@@ -177,7 +181,7 @@ class Arrivals:
         )
         FaultPoint.ARRIVE_ACTIVATED.reached()
         session.suspension, session.moving = Suspension.SUSPENDED, False
-        session.cluster, session.place = cluster, place.number
+        session.ships = session.must_ship(session.level)
         self._places.name(session)
         self._registry.add(session)
         self._waiting.pop(session.key, None)

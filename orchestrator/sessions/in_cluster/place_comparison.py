@@ -54,6 +54,8 @@ class PlaceComparison:
         self._moved = moved
         self._settle = settle
         self._serves = False
+        # A session that one comparison ends would look like one without a place to another.
+        self._comparing = asyncio.Lock()
 
     def serve(self) -> None:
         """From now on, sessions and volumes are created while it compares."""
@@ -61,6 +63,10 @@ class PlaceComparison:
 
     async def run(self) -> None:
         """Compares. Raises: ClusterUnavailableError, StoreError."""
+        async with self._comparing:
+            await self._run()
+
+    async def _run(self) -> None:
         await self._settle()
         # Before the cluster is asked, so that it knows each of them.
         live = [each for each in self._registry.live if not each.moving]
@@ -113,8 +119,7 @@ class PlaceComparison:
         except PaddockError as error:
             log.error("session %s has no place in the cluster: %s", session.id, error.detail)
             return
-        row = session_rows.updating(session, cluster=session.cluster, place=session.place)
-        await self._database.write(row)
+        await self._database.write(session_rows.with_place(session))
 
     def _has(self, key: str) -> bool:
         """Whether that session lives here, or is being created."""

@@ -48,6 +48,7 @@ class SessionPlaces:
             raise
         if place.number:
             session.cluster, session.place = self.cluster, place.number
+            session.ships = session.must_ship(session.level)
             self.name(session)
 
     def name(self, session: Session) -> None:

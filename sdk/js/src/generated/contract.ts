@@ -1576,6 +1576,8 @@ export type Level = {
   noexec: boolean;
   /** Where any command is allowed: those known to write may name only paths in the workspace, /tmp, /dev and the session's writable mounts. */
   guard_writes: boolean;
+  /** Where the events that begin and end its sessions are durable before the answer: on their node, or in the cluster's database, too. */
+  durability: "node" | "cluster";
   /** What happens to idle sessions, unless they ask for something else. */
   idle_action: IdleAction;
   rates: LevelRates;
@@ -1868,7 +1870,7 @@ export type NamedSessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
@@ -2759,7 +2761,7 @@ export type SessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;

@@ -40,7 +40,7 @@ class Dispatch:
         self._gateway = gateway
         self._bodies = Bodies(gateway.limits, gateway.aside)
         self._making = Making(gateway, self._bodies)
-        self._named = Named(gateway.places.holders)
+        self._named = Named(gateway.holders)
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""

@@ -65,6 +65,7 @@ class NodeCall:
         self._scope = sending
         self._sending: asyncio.Task[None] | None = None
         self._sent = False
+        self._answered = False
 
     async def begin(self, request: NodeRequest) -> NodeAnswer:
         """Sends it, and returns when the answer has begun. If there is none, the call has ended.
@@ -84,6 +85,7 @@ class NodeCall:
         except BaseException:
             self.end()
             raise
+        self._answered = True
         return NodeAnswer(message.code, message.headers, content, self._connection)
 
     def end(self) -> BoundedHandler | None:
@@ -96,7 +98,7 @@ class NodeCall:
         if connection.upgraded:
             # What was written for the node still reaches it.
             connection.transport.close()
-        elif self._sent and not connection.should_close:
+        elif self._sent and self._answered and not connection.should_close:
             return connection
         else:
             connection.transport.abort()

@@ -25,6 +25,8 @@ KIND = web.RequestKey("kind", str)
 _NOT_MINE = frozenset({404, 410})
 # What a node says that does not know the handle by which an address is signed.
 _UNKNOWN = frozenset({401})
+# All operations below it need a credential; other interfaces have some that need none.
+_PROVING = "/api/"
 _EVERY_NODE = (
     "a gateway does not answer this: each node of the cluster has its own; name one of them with "
     "the parameter `node`"
@@ -38,12 +40,13 @@ class Dispatch:
         self._gateway = gateway
         self._bodies = Bodies(gateway.limits, gateway.aside)
         self._making = Making(gateway, self._bodies)
-        self._named = Named(gateway.places.holders)
+        self._named = Named(gateway.holders)
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""
         _check(request)
-        with self._gateway.open_requests.counted(request):
+        proves = request.raw_path.startswith(_PROVING)
+        with self._gateway.open_requests.counted(request, proves=proves):
             aim = aim_of(request.method, request.raw_path, request.headers.get(E2B_HEADER))
             request[KIND] = aim.kind.name.lower()
             try:

@@ -71,7 +71,7 @@ async def open_gateway(
     closers.push_async_callback(following.close)
     following.spawn(members.follow())
     metrics = GatewayMetrics()
-    open_requests = Open(limits)
+    open_requests = Open(limits, keys)
     metrics.gauge(
         "paddock_gateway_open_requests",
         "Requests, streams and WebSockets that are open.",

@@ -15,6 +15,7 @@ from aiohttp import ClientError, hdrs, web
 from gateway.call import Body, NodeAnswer, NodeRequest
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
+from gateway.limits import answered
 from gateway.members import Member
 from gateway.upstream import UnreachableError
 from orchestrator.cluster.tls import Face
@@ -111,6 +112,7 @@ class Exchange:
         length = request.content_length
         asked = NodeRequest(request.method, self._target or request.raw_path, headers, body, length)
         async with self._member.upstream(self._face).asked(asked) as answer:
+            answered(request, answer.status)
             if answer.status in refusals and _is_short(request, answer):
                 return await _refusal(answer)
             if is_accepted(request, answer):

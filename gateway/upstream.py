@@ -1,6 +1,7 @@
 """Connections to a node: kept, and found dead when the way to it is cut."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -114,7 +115,7 @@ class Upstream:
         except ssl.SSLError as error:
             raise UnreachableError(reason_of(error)) from None
         except OSError as error:
-            raise UnreachableError(error.strerror or str(error)) from None
+            raise UnreachableError(_plain(error)) from None
         plug = transport.get_extra_info("socket")
         for option in _PROBES:
             plug.setsockopt(*option)
@@ -154,6 +155,14 @@ class Upstream:
         while self._kept and self._kept[0][1] <= until:
             connection, _ = self._kept.popleft()
             _cut(connection)
+
+
+def _plain(error: OSError) -> str:
+    """What the system says, without what asyncio says around it."""
+    number = error.errno
+    if number is None or number < 0:  # no name, or several addresses
+        return error.strerror or str(error)
+    return os.strerror(number)
 
 
 def _cut(connection: BoundedHandler) -> None:

@@ -128,7 +128,7 @@ class Making:
                 raise ConflictError(f"{need.name} is being created")
             self._volumes.add(mark)
             try:
-                holder = await self._gateway.places.holders.one(need, headers)
+                holder = await self._gateway.holders.one(need, headers)
                 if holder is None:
                     return await self._gateway.creations.create(request, asked, sent)
                 return await self._at(request, holder, body)
@@ -144,7 +144,7 @@ class Making:
         if not is_segment(name):
             return
         need = need_of("/api/snapshots", name)
-        holder = await self._gateway.places.holders.one(need, asking_headers(request))
+        holder = await self._gateway.holders.one(need, asking_headers(request))
         if holder is None:
             return
         member, _ = await self._gateway.routes.node_of(session_id)
@@ -154,7 +154,7 @@ class Making:
 
     async def _at(self, request: web.Request, node: str, body: bytes) -> web.StreamResponse:
         """The answer of that node."""
-        member = self._gateway.places.holders.reached(node)
+        member = self._gateway.holders.reached(node)
         answer = await Exchange(request, member, Face.API, body).answer()
         assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
         return answer

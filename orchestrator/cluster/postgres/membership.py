@@ -12,6 +12,7 @@ from orchestrator.cluster.base import Capacity
 from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease, boottime
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.task_scope import together
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
@@ -65,13 +66,29 @@ class PostgresMembership:
         """Joins unless it is a member, and renews. Raises: ConfigError, ClusterUnavailableError."""
         if not self._member:
             await self._lease.register(await self._sent())
-            await joined()
-            self._member = True
+            # What has no place yet takes one by the comparison, for which the lease must last.
+            await self._lease.renew()
+            async with together() as begin:
+                renewing = begin(self._renewing())
+                await joined()
+                renewing.cancel()
+            self._lease.joining, self._member = False, True
         try:
             await self._lease.renew()
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+
+    async def _renewing(self) -> None:
+        """Renews while it joins, which may take longer than a lease lasts. Raises: GivenUpError."""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                await self._lease.renew()
+            except GivenUpError:
+                raise
+            except ClusterUnavailableError as error:
+                self._complain(str(error))
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from gateway.asked import Asked
 from gateway.errors import NodeLostError, lost_creation, unavailable
-from gateway.holders import Holders
 from gateway.members import Member, Members
 from gateway.placed import Placements
 from gateway.placement import MOST_ASKED, Against
+from gateway.places.asked import Asked
+from gateway.places.holders import Holders
 from gateway.proxy import Exchange, Refusal
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold

@@ -2,15 +2,15 @@
 
 from aiohttp import web
 
-from gateway.bodies import Bodies
 from gateway.errors import RETRY_SECONDS
 from gateway.faces.answers import refused
 from gateway.faces.asking import RefusedError
-from gateway.making import Making
 from gateway.members import Member
-from gateway.named import Named
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
+from gateway.places.bodies import Bodies
+from gateway.places.making import Making
+from gateway.places.named import Named, without_node
 from gateway.previews import session_of
 from gateway.proxy import Exchange
 from orchestrator.cluster.tls import Face
@@ -23,11 +23,13 @@ from orchestrator.ground.errors import (
 KIND = web.RequestKey("kind", str)
 # Answers with which a node says that it has not got a session (any more).
 _NOT_MINE = frozenset({404, 410})
+# What a node says that does not know the handle by which an address is signed.
+_UNKNOWN = frozenset({401})
 # All operations below it need a credential; other interfaces have some that need none.
 _PROVING = "/api/"
 _EVERY_NODE = (
-    "a gateway does not answer this yet: each node of the cluster has its own; ask the nodes "
-    "themselves"
+    "a gateway does not answer this: each node of the cluster has its own; name one of them with "
+    "the parameter `node`"
 )
 
 
@@ -76,16 +78,19 @@ class Dispatch:
                 return await self._making.restored(request)
             case Kind.VOLUME:
                 return await self._making.volume(request)
+            case Kind.SIGNED:
+                return await self._signed(request)
             case Kind.SNAPSHOT:
                 return await self._snapshot(request, aim.session_id)
             case Kind.NAMED:
-                member = await self._named.node_of(request, aim)
-                if member is not None:
-                    return await self._exchanged(request, member, Face.API, None)
+                return await self._at(request, await self._named.node_of(request, aim))
             case Kind.BODY:
                 return await self._named_in_body(request, aim.member)
             case Kind.NONE:
-                raise NotFoundError(_EVERY_NODE)
+                member = self._named.chosen(request)
+                if member is None:
+                    raise NotFoundError(_EVERY_NODE)
+                return await self._at(request, member)
         return await self._to_any(request)
 
     async def _to_session(
@@ -127,6 +132,33 @@ class Dispatch:
                 "no node of the cluster answers: try again", retry_after=RETRY_SECONDS
             )
         return await self._exchanged(request, member, face, body)
+
+    async def _signed(self, request: web.Request) -> web.StreamResponse:
+        """The answer of the node that knows the signature, which the others refuse (401)."""
+        if not request.can_read_body:
+            return await self._tried(request, None)
+        async with self._bodies.whole(request) as body:
+            return await self._tried(request, body)
+
+    async def _tried(self, request: web.Request, body: bytes | None) -> web.StreamResponse:
+        refusal = None
+        for member in list(self._gateway.members.all):
+            if not member.alive:
+                continue
+            answer = await Exchange(request, member, body=body).answer(_UNKNOWN)
+            if isinstance(answer, web.StreamResponse):
+                return answer
+            refusal = answer.answer
+        return await self._to_any(request, body=body) if refusal is None else refusal
+
+    async def _at(self, request: web.Request, member: Member | None) -> web.StreamResponse:
+        """The answer of that node, or of any, to what a query may name a node for."""
+        if member is None:
+            return await self._to_any(request)
+        target = without_node(request.raw_path)
+        answer = await Exchange(request, member, target=target).answer()
+        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
+        return answer
 
     async def _exchanged(
         self, request: web.Request, member: Member, face: Face, body: bytes | None

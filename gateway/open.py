@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from gateway.creation import Creations
 from gateway.faces.asking import Asking
-from gateway.holders import Holders
 from gateway.limits import GATEWAY_LIMITS, GatewayLimits, Open
 from gateway.members import Contexts, Members
 from gateway.metrics import GatewayMetrics
 from gateway.placed import Placements
+from gateway.places.holders import Holders
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Directory
 from orchestrator.ground.task_scope import TaskScope

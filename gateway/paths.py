@@ -17,6 +17,8 @@ _TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
 E2B_HEADER = SANDBOX_HEADER
 _MOST_PARTS = 6
 _E2B = "/compat/e2b"
+# Addresses that E2B's SDKs sign: they name no sandbox, and may have nothing before them.
+_SIGNED = frozenset({"/files", f"{_E2B}/files"})
 # What each node has of its own, until the cluster's database has it for all of them.
 _OF_EACH_NODE = frozenset(
     {
@@ -37,6 +39,7 @@ class Kind(Enum):
     VOLUME = auto()  # to a new volume's node
     NAMED = auto()  # to the node that has what the path names
     SNAPSHOT = auto()  # to the node of the session, if no other has a snapshot of that name
+    SIGNED = auto()  # to the node that knows who has signed the address
     BODY = auto()  # to the node of the session that the body names
     ANY = auto()  # to any node: all of them answer alike
     NONE = auto()  # nowhere: each node would answer for itself
@@ -69,15 +72,16 @@ def aim_of(method: str, raw_path: str, sandbox: str | None = None) -> Aim:
 
     `raw_path` is as it was sent, with its query.
     """
-    path = raw_path.partition("?")[0]
+    path, _, query = raw_path.partition("?")
     parts = path.split("/", _MOST_PARTS)[1:]
+    if sandbox is None and path in _SIGNED and "signature=" in query:
+        return Aim(Kind.SIGNED)
     if parts[0] == "api":
         return _of_api(method, parts[1:])
     if parts[0] == "compat" and len(parts) > 1:
         if parts[1] == "e2b":
             return _of_e2b(method, parts[2:], sandbox)
         return _of_session(parts[2] if len(parts) > 2 else "")
-    # Signed paths of E2B have nothing before them.
     return _ANY if sandbox is None else _of_session(plain_id(sandbox))
 
 

@@ -47,7 +47,7 @@ class Exchange:
     """One request to one node.
 
     `body` has been read already; None: it is passed as it comes, behind `first`, which was read of
-    it. `added` are headers besides the client's.
+    it. `added` are headers besides the client's, `target` is instead of the client's.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Exchange:
         body: bytes | None = None,
         first: bytes = b"",
         added: Headers = (),
+        target: str | None = None,
     ) -> None:
         self._request = request
         self._member = member
@@ -65,6 +66,7 @@ class Exchange:
         self._body = body
         self._first = first
         self._added = added
+        self._target = target
         self._arrived_badly = False
 
     async def answer(self, refusals: frozenset[int] = frozenset()) -> web.StreamResponse | Refusal:
@@ -112,7 +114,7 @@ class Exchange:
             if body is None:
                 body = self._pieces()
         length = request.content_length
-        asked = NodeRequest(request.method, request.raw_path, headers, body, length)
+        asked = NodeRequest(request.method, self._target or request.raw_path, headers, body, length)
         async with self._member.upstream(self._face).asked(asked) as answer:
             answered(request, answer.status)
             if answer.status in refusals and _is_short(request, answer):

@@ -108,7 +108,9 @@ def is_name_page(listed: NamedList, after: Key | None, answer: Answer) -> bool:
     if not is_in_order(keys, after):
         return False
     # Every page gets on, so that a client comes to the end.
-    return until is None or (until >= max(keys, default=()) and (after is None or until > after))
+    if until is None:
+        return True
+    return all(until) and until >= max(keys, default=()) and until > (after or ())
 
 
 def _page(listed: NamedList, answer: Answer) -> NamePage:

@@ -66,6 +66,7 @@ Missing = Annotated[
         "One machine has none."
     ),
 ]
+AtNode = Annotated[str | None, Field(description="The node where it is; null without a cluster.")]
 
 
 class NodeAmounts(Model):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.archive_head import HEAD_BYTES, manifest_size, session_in
-from gateway.asked import Known, asked_in, asked_in_e2b, need_of, volume_in, with_id
 from gateway.placement import Wanted
+from gateway.places.archive_head import HEAD_BYTES, manifest_size, session_in
+from gateway.places.asked import Known, asked_in, asked_in_e2b, need_of, volume_in, with_id
 from orchestrator.operate.snapshots.archive import head
 from orchestrator.settings.e2b_names import LEVEL
 

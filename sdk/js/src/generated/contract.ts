@@ -77,6 +77,8 @@ export type Archive = {
   session_key: string;
   session_id: string;
   owner: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** The file's name in the archive directory. */
   file: string;
   /** Of the file. */
@@ -96,9 +98,11 @@ export type ArchiveBody = {
 /** The archived chains, and by session the reasons for those refused; `more`: call again. */
 export type ArchiveRun = {
   items: readonly Archive[];
-  /** Reasons by session: its id, a slash, its incarnation. */
+  /** Reasons by session: its id, `/`, its incarnation. */
   refused: Record<string, string>;
   more: boolean;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** What an archive held, all of which is written now. */
@@ -123,6 +127,8 @@ export type ArchiveWritten = {
 export type Archives = {
   items: readonly Archive[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /**
@@ -1875,6 +1881,8 @@ export type NamedSnapshot = {
   name: string;
   /** The key whose sessions can begin as it. */
   key: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** The session whose workspace it is a copy of. */
   session_id: string;
   status: "taking" | "ready";
@@ -1905,6 +1913,8 @@ export type NamedSnapshot = {
 export type NamedSnapshots = {
   items: readonly NamedSnapshot[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** Fewer requests than the level allows: what `allow` lists, without what `deny` lists. */
@@ -3424,6 +3434,8 @@ export type Volume = {
   name: string;
   /** The key whose sessions can have it. */
   key: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** What it can hold at most, with its file system. */
   size_bytes: number;
   /** What it holds; null: the host does not count it, or did not answer in time. */
@@ -3437,6 +3449,8 @@ export type Volume = {
 export type VolumeBody = {
   name: string;
   size_bytes: number;
+  /** Where it is put in a cluster. */
+  placement?: PlacementBody | undefined;
 };
 
 /** A volume of the session's key, and where the session has it. */
@@ -3460,6 +3474,8 @@ export type VolumeUser = {
 export type Volumes = {
   items: readonly Volume[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** There are no further changes. */

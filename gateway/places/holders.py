@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
-from gateway.asked import Need
 from gateway.errors import RETRY_SECONDS, unavailable
 from gateway.faces.asking import Asking, Headers, RefusedError, ask
 from gateway.members import Member, Members
+from gateway.places.asked import Need
 from orchestrator.ground.errors import ConflictError, NodeUnavailableError, ValidationError
 
 

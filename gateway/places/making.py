@@ -10,8 +10,12 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from gateway.access import principal_of
-from gateway.archive_head import HEAD_BYTES, manifest_size, session_in
-from gateway.asked import (
+from gateway.creation import Sent
+from gateway.headers import for_asking
+from gateway.open import Gateway
+from gateway.placement import Wanted
+from gateway.places.archive_head import HEAD_BYTES, manifest_size, session_in
+from gateway.places.asked import (
     Asked,
     Known,
     asked_in,
@@ -22,11 +26,7 @@ from gateway.asked import (
     volume_in,
     with_id,
 )
-from gateway.bodies import Bodies
-from gateway.creation import Sent
-from gateway.headers import for_asking
-from gateway.open import Gateway
-from gateway.placement import Wanted
+from gateway.places.bodies import Bodies
 from gateway.proxy import Exchange, read_first
 from orchestrator.cluster.session_ids import (
     REPEATED_HEADER,

@@ -4,11 +4,11 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from gateway.asked import Need
-from gateway.holders import Holders
-from gateway.making import asking_headers
 from gateway.members import Member
 from gateway.paths import Aim
+from gateway.places.asked import Need
+from gateway.places.holders import Holders
+from gateway.places.making import asking_headers
 from orchestrator.ground.errors import ValidationError
 
 _MOST_QUERY = 4096
@@ -22,11 +22,23 @@ def node_in(raw_query: str) -> str | None:
     return named[0] if named else None
 
 
+def without_node(raw_path: str) -> str:
+    """The target without the parameter, which is a gateway's only."""
+    path, mark, query = raw_path.partition("?")
+    kept = [each for each in query.split("&") if each.partition("=")[0] != "node"]
+    return path + mark + "&".join(kept) if any(kept) else path
+
+
 class Named:
     """Finds the node of a volume, a snapshot, or a template that a client has built."""
 
     def __init__(self, holders: Holders) -> None:
         self._holders = holders
+
+    def chosen(self, request: web.Request) -> Member | None:
+        """The node that the query names. Raises: ValidationError, NodeUnavailableError."""
+        node = node_in(request.rel_url.raw_query_string)
+        return None if node is None else self._holders.reached(node)
 
     async def node_of(self, request: web.Request, aim: Aim) -> Member | None:
         """The node that has it; None: no node has it.
@@ -34,9 +46,8 @@ class Named:
         Raises: ValidationError, NodeUnavailableError, ConflictError, RefusedError.
         """
         query = request.rel_url.raw_query_string
-        node = node_in(query)
-        if node is not None:
-            return self._holders.reached(node)
+        if (member := self.chosen(request)) is not None:
+            return member
         path = aim.path if not query else f"{aim.path}?{query}"
         need = Need(path, f"{aim.path.rpartition('/')[2]}"[:128], "name", shared=aim.shared)
         found = await self._holders.one(need, asking_headers(request))

@@ -37,6 +37,7 @@ _AT_ONCE = 20
 _CREATING = 6
 _ROUNDS = 3
 _DESCRIPTORS = 65_536
+_OTHER_DESCRIPTORS = 500
 _MIB = 2**20
 # Small, so that the machine has room for all that are created at once.
 _SMALL = {"permission_level": "low", "limits": {"memory_bytes": 64 * _MIB}}
@@ -167,9 +168,12 @@ async def _ended(client: ClientSession, url: str) -> None:
 
 async def idle_streams(count: int) -> Result:
     """The memory of a gateway for each stream in which nothing happens, with TLS to the node."""
-    step(f"{count} idle streams …")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_DESCRIPTORS, hard), hard))
+    most = min(_DESCRIPTORS, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    # Each takes two descriptors, here and of the gateway.
+    count = min(count, (most - _OTHER_DESCRIPTORS) // 2)
+    step(f"{count} idle streams …")
     try:
         async with AsyncExitStack() as held:
             url, pid = await held.enter_async_context(_gateway_of_idle_node())

@@ -26,6 +26,7 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.ground.serving.connections import CONNECTIONS, raise_descriptors
 from orchestrator.ground.serving.private_memory import keep_memory_private
+from orchestrator.ground.serving.tls_memory import keep_tls_buffers_small
 from orchestrator.ground.task_scope import TaskScope
 
 _KEEPALIVE_SECONDS = 75.0
@@ -51,6 +52,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
             previews = closers.enter_context(_bound(settings, settings.gateway_preview_port))
         give_up()
         keep_memory_private()
+        keep_tls_buffers_small()
         opened = _opened(settings, contexts.__getitem__)
         gateway, faces = await closers.enter_async_context(opened)
         apps = [(create_app(gateway, faces=faces), listener, "the cluster's API")]

@@ -24,6 +24,15 @@ _LEFT_OUT = ("jedi/third_party",)
 
 def archive_of(name: str, directory: Path) -> bytes:
     """A tar archive of an application and of all that it needs, installed into the directory."""
+    target = install(name, directory)
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.add(target, ".", filter=_kept)
+    return made.getvalue()
+
+
+def install(name: str, directory: Path) -> Path:
+    """The folder of an application and of all that it needs, made in the directory."""
     target = directory / name
     subprocess.run(
         [
@@ -35,10 +44,7 @@ def archive_of(name: str, directory: Path) -> bytes:
         check=True,
         timeout=PROGRAM_SECONDS,
     )
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        archive.add(target, ".", filter=_kept)
-    return made.getvalue()
+    return target
 
 
 def npm_project(name: str, directory: Path) -> Path:

@@ -26,8 +26,9 @@ from orchestrator.cluster.postgres.texts import plain
 
 # What `nodes_changed` of the tables says.
 _CHANNEL = "paddock_nodes"
-# How often nodes renew their leases, with reports.
-_REPORTS_SECONDS = 3.0
+# Reports, which nodes renew every 3 s, are 2 s old on average so. Placement by older ones refuses
+# too many sessions of a full cluster: `python -m tests.simulation`.
+_REPORTS_SECONDS = 1.0
 # News of many nodes come together, as after the database was away.
 _GATHER_SECONDS = 0.1
 _NODES = """

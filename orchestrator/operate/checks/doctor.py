@@ -245,7 +245,7 @@ async def _inside(settings: Settings, look: Look) -> Kernel | None:
 
 def _known(settings: Settings) -> Mapping[str, Level]:
     try:
-        return load_levels(settings.levels_dir)
+        return load_levels(settings.levels_dir, cluster=settings.cluster is not None)
     except ConfigError:
         return load_levels()  # the files' own check reports the error
 

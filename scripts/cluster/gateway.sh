@@ -12,6 +12,7 @@ while [ "$1" != -- ]; do
     shift
 done
 shift
+. "${BASH_SOURCE[0]%/*}/let_go.sh"
 if [ -n "$closed" ]; then
     mount -t tmpfs -o mode=0755,nosuid,nodev gateway /run
     for index in "${!folders[@]}"; do

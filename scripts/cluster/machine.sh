@@ -17,14 +17,7 @@ ip link set eth0 up
 ip link set lo up
 hostname "$name"
 
-# Mounts of the host's programs would stay in use as long as these copies of them exist.
-awk '{ for (at = 7; $at != "-"; at++); kind = $(at + 1); source = $(at + 2) }
-    $5 != "/" && (source ~ "^/dev/loop" || kind == "overlay" || kind == "nsfs") { print $5 }' \
-    /proc/self/mountinfo |
-    while IFS= read -r point; do
-        # One below another is gone with it.
-        umount --lazy "$(printf '%b' "$point")" 2>/dev/null || true
-    done
+. "${BASH_SOURCE[0]%/*}/let_go.sh"
 
 # A /run of its own. Uids of workspaces are the whole kernel's, so their locks are the host's.
 locks=/run/paddock-uids.lock

@@ -22,7 +22,7 @@ from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.key_table import KeyTable
 from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
-from paddock.client import Paddock
+from paddock.client import ConflictError, NotFoundError, Paddock
 from tests.cluster.test_nodes import Node, nodes
 from tests.support.box import PATIENCE
 from tests.support.cluster_store import CLUSTER, opened
@@ -227,3 +227,34 @@ async def test_what_no_node_has_is_refused(served: _Served) -> None:
     given = {"placement": {"labels": {"zone": "a"}}, "permission_level": "low"}
     async with ClientSession(headers=headers) as client, client.post(url, json=given) as answer:
         assert ((await answer.json())["node"], answer.status) == ("one", 201)
+
+
+async def test_what_a_key_keeps_on_nodes_is_found(served: _Served) -> None:
+    """Made near a session, listed as one, and had by sessions that only name it."""
+    for name, node in served.nodes.items():
+        await node.create(f"at-{name}", CI)
+    async with served.client(CI_KEY) as client:
+        for name, node_name in (("wheels", "two"), ("models", "one")):
+            made = await client.volumes.create(
+                name, size_bytes=2**24, placement={"near": f"at-{node_name}"}
+            )
+            assert made.node == node_name
+        found = (await client.volumes.list()).items
+        assert [(each.name, each.node) for each in found] == [("models", "one"), ("wheels", "two")]
+        with pytest.raises(ConflictError, match="wheels"):
+            await client.volumes.create("wheels", size_bytes=2**24, placement={"near": "at-one"})
+        for _ in range(4):
+            session = await client.sessions.create(
+                permission_level="low",
+                volumes=[{"name": "wheels", "path": "/data/wheels", "read_only": True}],
+            )
+            assert session.info.node == "two"
+            await session.close(purge=True)
+        assert (await client.volumes.remove("models")).node == "one"
+        assert [each.name for each in (await client.volumes.list()).items] == ["wheels"]
+    async with served.client(OTHER_KEY) as client:
+        with pytest.raises(NotFoundError):
+            await client.volumes.get("wheels")
+        assert (await client.volumes.list()).items == []
+    async with served.client() as client:
+        assert [each async for each in client.archives.list()] == []

@@ -91,7 +91,7 @@ class ControlPlane(Instance):
         record = await open_record(settings, ground, rules, files.secrets, closers)
         below = settings, ground, host, rules, cluster, record
         sandbox = await open_sandboxes(*below, files.images, resolver, closers)
-        work = open_work(settings, ground, rules, record, sandbox, closers)
+        work = open_work(settings, ground, rules, record, sandbox, cluster.shared, closers)
         sessions = await open_sessions(*below, sandbox, work, closers)
         programs = open_programs(settings, ground, host, rules, record, sandbox, work, sessions)
         # What an earlier run left is taken over before anything new begins.

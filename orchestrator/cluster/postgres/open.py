@@ -32,6 +32,7 @@ class Store(NamedTuple):
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
+    database: ClusterDatabase
 
 
 async def open_store(
@@ -70,6 +71,7 @@ async def open_store(
         PostgresUsage(database, lease, telling),
         keys,
         membership,
+        database,
     )
 
 

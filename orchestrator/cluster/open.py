@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.lending import Lender
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError
@@ -16,7 +17,8 @@ from orchestrator.settings.settings import Settings
 class ClusterFloor:
     """What the cluster decides, or this node where it is alone.
 
-    `shared` None: there is no cluster, and what keys have is in this node's database.
+    `shared` None: there is no cluster, and what keys have is in this node's database. `lender`
+    None: quotas of bytes are of this node.
     """
 
     places: Places
@@ -25,6 +27,7 @@ class ClusterFloor:
     membership: Membership
     outbox: Outbox
     shared: SharedDatabase | None = None
+    lender: Lender | None = None
 
 
 async def open_cluster(
@@ -43,5 +46,6 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        *(store.places, store.usage, store.keys, store.membership, outbox), store.database
+        *(store.places, store.usage, store.keys, store.membership, outbox),
+        *(store.database, store.lender),
     )

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
@@ -43,6 +44,7 @@ async def open_record(
     settings: Settings,
     ground: GroundFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     configured: ConfiguredSecrets,
     closers: AsyncExitStack,
 ) -> RecordFloor:
@@ -64,6 +66,10 @@ async def open_record(
         partial(free_bytes, state_dir),
     )
     await room.load(database)
+    if cluster.lender is not None:
+        borrowing = await room.borrow(cluster.lender, database)
+        borrowing.start(ground.tasks)
+        closers.push_async_callback(borrowing.close)
     recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database))
     closers.push_async_callback(recorder.close)
     stops = StopRecords()

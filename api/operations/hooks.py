@@ -36,6 +36,7 @@ _MOST_SHOWN = 100
     tag=_TAG,
     summary="List hooks",
     answers="The hooks, without their secrets.",
+    errors=("cluster_unavailable",),
 )
 async def list_hooks(context: Context, hooks: HooksService) -> Hooks:
     """The hooks that the caller's key has added; for an admin all, for a viewer none."""
@@ -52,7 +53,7 @@ async def list_hooks(context: Context, hooks: HooksService) -> Hooks:
     tag=_TAG,
     summary="Add a hook",
     answers="The hook with its secret, which is not shown again.",
-    errors=("conflict", "capacity_exhausted"),
+    errors=("conflict", "capacity_exhausted", "cluster_unavailable"),
     examples={
         "runs": {"url": "https://ci.example.com/paddock", "events": ["run.completed"]},
     },
@@ -80,7 +81,7 @@ async def add_hook(context: Context, hooks: HooksService, body: HookBody) -> Mad
     tag=_TAG,
     summary="Remove a hook",
     answers="The hook as it was.",
-    errors=("not_found", "conflict"),
+    errors=("not_found", "conflict", "cluster_unavailable"),
     stops=stops.removes_hook,
 )
 async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Hook:
@@ -101,7 +102,7 @@ async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Ho
     tag=_TAG,
     summary="List a hook's messages",
     answers="A page of messages that are not delivered.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
 )
 async def list_hook_deliveries(
     context: Context, hooks: HooksService, hook_id: str, query: HookDeliveryQuery
@@ -122,7 +123,7 @@ async def list_hook_deliveries(
     tag=_TAG,
     summary="Send an undelivered message again",
     answers="The message, which waits again.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
 )
 async def retry_hook_delivery(
     context: Context, hooks: HooksService, hook_id: str, delivery_id: str

@@ -27,7 +27,7 @@ _KEYS = "/api/keys"
     tag=_TAG,
     summary="List API keys",
     answers="The keys.",
-    errors=("conflict",),
+    errors=("conflict", "cluster_unavailable"),
 )
 async def list_keys(
     context: Context,
@@ -56,7 +56,7 @@ async def list_keys(
     tag=_TAG,
     summary="Create an API key",
     answers="The key, which is not shown again.",
-    errors=("conflict",),
+    errors=("conflict", "cluster_unavailable"),
     examples={
         "operator": {"name": "ci", "max_sessions": 8, "max_level": "medium"},
         "viewer": {"name": "dashboard", "role": "viewer", "scope": "all"},
@@ -86,7 +86,7 @@ async def create_key(
     tag=_TAG,
     summary="Revoke an API key",
     answers="It is refused from now on.",
-    errors=("not_found", "conflict"),
+    errors=("not_found", "conflict", "cluster_unavailable"),
 )
 async def revoke_key(context: Context, key_edits: KeyEdits, name: str) -> Removed:
     """Removes a key from the keys file: it is refused at once, and its streams end.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.following import Following
 from orchestrator.cluster.lending import Lender
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import SharedDatabase
@@ -18,7 +19,7 @@ class ClusterFloor:
     """What the cluster decides, or this node where it is alone.
 
     `shared` None: there is no cluster, and what keys have is in this node's database. `lender`
-    None: quotas of bytes are of this node.
+    None: quotas of bytes are of this node. What upper floors `following` is started by the last.
     """
 
     places: Places
@@ -28,6 +29,7 @@ class ClusterFloor:
     outbox: Outbox
     shared: SharedDatabase | None = None
     lender: Lender | None = None
+    following: Following | None = None
 
 
 async def open_cluster(
@@ -47,5 +49,5 @@ async def open_cluster(
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
         *(store.places, store.usage, store.keys, store.membership, outbox),
-        *(store.database, store.lender),
+        *(store.database, store.lender, Following(store.database)),
     )

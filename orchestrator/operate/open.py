@@ -116,6 +116,10 @@ async def open_operate(
     warm.run(tasks)
     closers.push_async_callback(warm.close)
     ground.metrics.add(TemplateGauges(rules.template_files, warm))
+    hooks = await _hooks(settings, ground, rules, record, floor, closers)
+    if cluster.following is not None:
+        cluster.following.start(tasks)
+        closers.push_async_callback(cluster.following.close)
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
@@ -133,7 +137,7 @@ async def open_operate(
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),
-        await _hooks(settings, ground, rules, record, floor, closers),
+        hooks,
     )
 
 

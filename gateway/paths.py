@@ -20,7 +20,7 @@ _MOST_PARTS = 6
 # What each node has of its own, until the cluster's database has it for all of them.
 _OF_EACH_NODE = frozenset(
     {
-        *("hooks", "volumes", "snapshots", "usage"),
+        *("volumes", "snapshots", "usage"),
         *("events", "audit", "approvals"),
     }
 )

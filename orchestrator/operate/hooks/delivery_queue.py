@@ -17,7 +17,7 @@ from orchestrator.operate.hooks.delivery_rows import (
 T = TypeVar("T")
 
 
-class Look(NamedTuple):
+class QueueLook(NamedTuple):
     """When the next message is due (None: not before some news), and how many there are."""
 
     due_at: float | None
@@ -38,7 +38,7 @@ class DeliveryQueue(Protocol):
     ) -> DeliveryCounts:
         """Stores messages, and that the record has been looked at up to there."""
 
-    async def look(self, without: Collection[str], now: float) -> Look:
+    async def look(self, without: Collection[str], now: float) -> QueueLook:
         """What is there, except messages of the sessions `without`."""
 
     async def claim(
@@ -91,12 +91,12 @@ class OwnQueue:
             lambda each: delivery_rows.enqueue(each, self._hook_id, position, messages, now)
         )
 
-    async def look(self, without: Collection[str], now: float) -> Look:
+    async def look(self, without: Collection[str], now: float) -> QueueLook:
         """As `DeliveryQueue.look`."""
 
-        def read(connection: sqlite3.Connection) -> Look:
+        def read(connection: sqlite3.Connection) -> QueueLook:
             due_at = delivery_rows.next_due(connection, self._hook_id, without)
-            return Look(due_at, delivery_rows.counts(connection, self._hook_id))
+            return QueueLook(due_at, delivery_rows.counts(connection, self._hook_id))
 
         return await self._database.read(read)
 

@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.cluster.shared import Connection, SharedDatabase
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import executing
-from orchestrator.operate.hooks.delivery_queue import Look
+from orchestrator.operate.hooks.delivery_queue import QueueLook
 from orchestrator.operate.hooks.delivery_rows import (
     MOST_UNDELIVERED,
     Delivery,
@@ -130,14 +130,14 @@ class SharedQueue:
         )
         return found
 
-    async def look(self, without: Collection[str], now: float) -> Look:
+    async def look(self, without: Collection[str], now: float) -> QueueLook:
         """As `DeliveryQueue.look`; what other nodes have left is news, too."""
 
-        async def work(connection: Connection) -> Look:
+        async def work(connection: Connection) -> QueueLook:
             due_at = await connection.fetchval(_NEXT, self._hook_id, self._node, list(without))
             latest = now + LOOK_SECONDS
             soon = latest if due_at is None else min(due_at, latest)
-            return Look(soon, await _counts(connection, self._hook_id))
+            return QueueLook(soon, await _counts(connection, self._hook_id))
 
         return await self._database.transaction(work)
 

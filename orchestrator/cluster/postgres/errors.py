@@ -55,7 +55,7 @@ _WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
     ),
     (
         asyncpg.TooManyConnectionsError,
-        "has no connection left: raise max_connections; each node and gateway needs 5",
+        "has no connection left: raise max_connections; each node needs 6, each gateway 5",
     ),
     (
         asyncpg.CannotConnectNowError,

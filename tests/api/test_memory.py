@@ -11,9 +11,8 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session_secrets import SessionSecrets
-from orchestrator.work.memory import entries
+from orchestrator.work.memory import entries, memory_store
 from orchestrator.work.memory import memory as module
-from orchestrator.work.memory import memory_store
 from paddock import Paddock, PermissionDeniedError
 from paddock.contract.memory import MOST_TEXT_BYTES
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api

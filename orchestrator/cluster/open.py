@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.following import Following
+from orchestrator.cluster.lending import Lender
 from orchestrator.cluster.outbox import Outbox
+from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.settings.settings import Settings
@@ -13,13 +16,20 @@ from orchestrator.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClusterFloor:
-    """What the cluster decides, or this node where it is alone."""
+    """What the cluster decides, or this node where it is alone.
+
+    `shared` None: there is no cluster, and what keys have is in this node's database. `lender`
+    None: quotas of bytes are of this node. What upper floors `following` is started by the last.
+    """
 
     places: Places
     cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
     outbox: Outbox
+    shared: SharedDatabase | None = None
+    lender: Lender | None = None
+    following: Following | None = None
 
 
 async def open_cluster(
@@ -37,4 +47,7 @@ async def open_cluster(
             "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
-    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)
+    return ClusterFloor(
+        *(store.places, store.usage, store.keys, store.membership, outbox),
+        *(store.database, store.lender, Following(store.database)),
+    )

@@ -41,6 +41,8 @@ class TaskName(StrEnum):
     LEASE = "lease"
     CLUSTER_KEYS = "cluster-keys"
     OUTBOX = "outbox"
+    LENDING = "lending"
+    SHARED = "shared"
 
 
 class TaskState(StrEnum):

@@ -195,6 +195,27 @@ async def test_a_node_that_does_not_answer_is_named(served: _Served) -> None:
     assert [item["id"] for item in (await served.get("/api/sessions"))["items"]] == ["s1"]
 
 
+async def test_what_keys_have_is_asked_of_any_node(served: _Served) -> None:
+    """Whichever node answers, it is the cluster's."""
+    for name in ("one", "two"):
+        await served.nodes[name].create(f"on-{name}", CI)
+    async with served.client(CI_KEY) as client:
+        for number in range(4):
+            await client.memory.add(f"written through the gateway {number}")
+        texts = {entry.text for entry in (await client.memory.list()).items}
+        assert texts == {f"written through the gateway {number}" for number in range(4)}
+    for server in served.servers.values():
+        url = server.make_url("/api/keys")
+        headers = {"Authorization": f"Bearer {served.secrets[ADMIN_KEY]}"}
+        async with ClientSession(headers=headers) as asking, asking.get(url) as answer:
+            used = {key["name"]: key["used"] for key in (await answer.json())["items"]}
+            assert (used[CI_KEY]["sessions"], used[OTHER_KEY]["sessions"]) == (2, 0)
+    keys = (await served.get("/api/keys"))["items"]
+    assert {key["name"]: key["used"]["sessions"] for key in keys}[CI_KEY] == 2
+    for path in ("/api/hooks", "/api/secrets"):
+        assert (await served.get(path))["items"] == []
+
+
 async def test_admins_list_and_drain_nodes(served: _Served) -> None:
     async with served.client() as client:
         found = await client.nodes.list()

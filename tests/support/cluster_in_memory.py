@@ -191,6 +191,11 @@ class NodePart:
         check_quota(quota, self._cluster.usage(owner), KeyUsage(0, 0, 0, 1, size))
         self._cluster.workspaces[volume_id] = (owner, self._node, size)
 
+    async def used(self) -> dict[str, KeyUsage]:
+        self._cluster.check()
+        owners = {each.owner for each in self._cluster.places.values()}
+        return {owner: self._cluster.usage(owner) for owner in owners}
+
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         assert capacity.report().capacity.sandboxes > 0
         self._joined = joined

@@ -11,6 +11,7 @@ from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
+from orchestrator.cluster.postgres.lender import PostgresLender
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
@@ -32,6 +33,8 @@ class Store(NamedTuple):
     usage: PostgresUsage
     keys: PostgresKeys
     membership: PostgresMembership
+    database: ClusterDatabase
+    lender: PostgresLender
 
 
 async def open_store(
@@ -70,6 +73,8 @@ async def open_store(
         PostgresUsage(database, lease, telling),
         keys,
         membership,
+        database,
+        PostgresLender(database, lease),
     )
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from orchestrator.cluster.tls import Face, node_context
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.serving.tls_memory import keep_tls_buffers_small
 from orchestrator.settings.settings import Settings
 from orchestrator.settings.values import split_address
 
@@ -61,6 +62,7 @@ async def for_gateways(
     if address is None or cert is None or key is None or authority is None:
         yield None
         return
+    keep_tls_buffers_small()
     context = node_context(cert, key, authority)
     faces = {
         face.value: runner.server for face, runner in runners.items() if runner.server is not None

@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import NamedTuple
 
-from aiohttp import ClientError, hdrs, web
+from aiohttp import ClientError, ServerDisconnectedError, hdrs, web
 
 from gateway.call import Body, NodeAnswer, NodeRequest
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
 from gateway.limits import answered
 from gateway.members import Member
+from gateway.reasons import HUNG_UP
 from gateway.upstream import UnreachableError
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
@@ -86,6 +87,9 @@ class Exchange:
             except UnreachableError as error:
                 self._member.complain(str(error))
                 raise unavailable(self._member.name) from None
+            except ServerDisconnectedError:
+                self._member.complain(HUNG_UP)
+                raise self._broken() from None
             except (ClientError, TimeoutError):
                 raise self._broken() from None
 

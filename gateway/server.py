@@ -6,7 +6,7 @@ import signal
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
@@ -21,9 +21,12 @@ from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.tls import Face, gateway_context, public_context
+from orchestrator.cluster.tls_trial import refused_as_gateway
+from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.ground.serving.connections import CONNECTIONS, raise_descriptors
 from orchestrator.ground.serving.private_memory import keep_memory_private
+from orchestrator.ground.serving.tls_memory import keep_tls_buffers_small
 from orchestrator.ground.task_scope import TaskScope
 
 _KEEPALIVE_SECONDS = 75.0
@@ -40,6 +43,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
         loop.add_signal_handler(number, stopping.set)
     # What only root may do comes first: files that others can't read, and ports below 1024.
     contexts = {face: _context(settings, face) for face in Face}
+    _check_own(settings)
     public = _public(settings)
     async with AsyncExitStack() as closers:
         listener = closers.enter_context(_bound(settings, settings.gateway_port))
@@ -48,6 +52,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
             previews = closers.enter_context(_bound(settings, settings.gateway_preview_port))
         give_up()
         keep_memory_private()
+        keep_tls_buffers_small()
         opened = _opened(settings, contexts.__getitem__)
         gateway, faces = await closers.enter_async_context(opened)
         apps = [(create_app(gateway, faces=faces), listener, "the cluster's API")]
@@ -77,8 +82,12 @@ async def _opened(
     await database.open()
     following = TaskScope("following the keys")
     try:
-        with suppress(ClusterUnavailableError):  # each connection is checked again
+        try:
             await database.check()
+        except ClusterUnavailableError:
+            pass  # each connection is checked again
+        except ConfigError as error:
+            raise ConfigError(f"the cluster's database {error}") from None
         keys = FollowedKeys(database)
         await keys.refresh()
         following.spawn(keys.follow())
@@ -126,6 +135,17 @@ async def served(
 
 def _context(settings: GatewaySettings, face: Face) -> ssl.SSLContext:
     return gateway_context(settings.gateway_cert, settings.gateway_key, settings.gateway_ca, face)
+
+
+def _check_own(settings: GatewaySettings) -> None:
+    """Raises: ConfigError for a certificate that nodes refuse, because all they say is nothing."""
+    cert, key, authority = settings.gateway_cert, settings.gateway_key, settings.gateway_ca
+    refusal = refused_as_gateway(cert, key, authority)
+    if refusal is not None:
+        raise ConfigError(
+            f"PADDOCK_GATEWAY_CERT: {cert}: nodes with the authority {authority} would refuse it:"
+            f" {refusal}; make one: `paddock cluster certificates --gateway --replace`"
+        )
 
 
 def _public(settings: GatewaySettings) -> ssl.SSLContext | None:

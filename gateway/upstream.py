@@ -1,7 +1,6 @@
 """Connections to a node: kept, and found dead when the way to it is cut."""
 
 import asyncio
-import os
 import socket
 import ssl
 from collections import deque
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import ClientConnectionError, ClientError, hdrs
 
 from gateway.call import MOST_HEAD_BYTES, NodeAnswer, NodeCall, NodeRequest
-from orchestrator.cluster.tls import reason_of
+from gateway.reasons import no_connection
 from orchestrator.ground.http_connector import BoundedHandler
 from orchestrator.ground.task_scope import TaskScope
 
@@ -110,12 +109,8 @@ class Upstream:
                     server_hostname=self._name,
                     ssl_shutdown_timeout=shutdown,
                 )
-        except TimeoutError:
-            raise UnreachableError("it does not answer") from None
-        except ssl.SSLError as error:
-            raise UnreachableError(reason_of(error)) from None
         except OSError as error:
-            raise UnreachableError(_plain(error)) from None
+            raise UnreachableError(no_connection(error)) from None
         plug = transport.get_extra_info("socket")
         for option in _PROBES:
             plug.setsockopt(*option)
@@ -155,14 +150,6 @@ class Upstream:
         while self._kept and self._kept[0][1] <= until:
             connection, _ = self._kept.popleft()
             _cut(connection)
-
-
-def _plain(error: OSError) -> str:
-    """What the system says, without what asyncio says around it."""
-    number = error.errno
-    if number is None or number < 0:  # no name, or several addresses
-        return error.strerror or str(error)
-    return os.strerror(number)
 
 
 def _cut(connection: BoundedHandler) -> None:

@@ -50,7 +50,8 @@ def issue(
 ) -> IssuedFiles:
     """Writes a certificate and its key, 0600, and first the authority if there is none.
 
-    The name `gateway` makes a gateway's, any other one a node's, for these host names or addresses.
+    The name `gateway` makes a gateway's, any other one a node's, for its name, by which gateways
+    know it, and for these host names or addresses.
     Raises: ConfigError, also if there is one with the name and it is not to be replaced.
     """
     files = IssuedFiles(
@@ -111,7 +112,8 @@ def _leaf(
 ) -> x509.Certificate:
     gateway = name == GATEWAY
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH if gateway else ExtendedKeyUsageOID.SERVER_AUTH
-    names = [_subject(each) for each in ([GATEWAY] if gateway else hosts)]
+    # Gateways ask for the node's name, whatever its address is called.
+    names = [_subject(each) for each in dict.fromkeys([name, *([] if gateway else hosts)])]
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     return (
         _builder(authority.certificate.subject, _name(name), key, _LIFE)

@@ -88,7 +88,11 @@ class _Refusals:
             return
         more = f", and {self._unsaid} more" if self._unsaid else ""
         self._quiet_until, self._unsaid = now + _QUIET_SECONDS, 0
-        log.warning("a connection for gateways was refused: %s%s", reason, more)
+        log.warning(
+            "a connection for gateways was refused: %s%s; a gateway needs a certificate of the name"
+            " %s by an authority in PADDOCK_NODE_CA",
+            *(reason, more, GATEWAY),
+        )
 
 
 def _only_gateways(refusals: _Refusals) -> type[ssl.SSLObject]:

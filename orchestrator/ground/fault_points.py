@@ -15,6 +15,7 @@ class FaultPoint(StrEnum):
     START_TAKEN_UP = "start.taken_up"  # a session
     START_SWEPT = "start.swept"
     START_RECORDED = "start.recorded"
+    START_COMPARED = "start.compared"  # its sessions with its cluster, if there is one
 
     CREATE_CLAIMED = "create.claimed"  # its place in the cluster, if there is one
     CREATE_RECORDED = "create.recorded"

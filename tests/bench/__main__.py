@@ -102,8 +102,9 @@ async def bench(arguments: argparse.Namespace) -> bool:
                 sizes = growth.QUICK_EVENTS if arguments.quick else growth.EVENTS
                 print("", *growth.lines(await growth.growth(sizes)), sep="\n")
             if "gateway" in arguments.parts:
-                times, streams = (100, 1000) if arguments.quick else (2000, 10_000)
-                print_table(await gateway.gateway(plane, times, streams))
+                image, effort = await plane.image(), (100, 1000, 6)
+                rounds, streams, made = effort if arguments.quick else (2000, 10_000, 24)
+                print_table(await gateway.gateway(image, rounds, streams, made))
         finally:
             floors.close()
     return passed
@@ -160,8 +161,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
         "spawning (what a child costs beside a session), substitutes (what older kernels cost), "
         "agents (what the mounted agent costs a start), forks (what forks and templates cost), "
-        "gateway (what a gateway of a cluster costs), or growth (what starts and pages of audit "
-        "cost with ten million events; 12 GB)",
+        "gateway (what a cluster of three nodes on this machine costs), or growth (what starts "
+        "and pages of audit cost with ten million events; 12 GB)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -9,9 +9,11 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from orchestrator.cluster import reports
 from orchestrator.cluster.base import Amounts, NodeReport
+from orchestrator.cluster.clocks import Apart, clocks_apart
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.config_error import ConfigError
@@ -41,6 +43,11 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def time_of_day() -> datetime:
+    """The time that this machine's clock says."""
+    return datetime.now(UTC)
+
+
 class Lease:
     """The lease of this node. Its epoch is 0 until it is registered."""
 
@@ -50,6 +57,7 @@ class Lease:
         node: str,
         identity: str,
         clock: Callable[[], float] = boottime,
+        today: Callable[[], datetime] = time_of_day,
     ) -> None:
         """`identity` is the state directory's: another one may not have the node's name."""
         self.node = node
@@ -59,11 +67,14 @@ class Lease:
         self.state = READY
         # Gateways send nobody to a node that joins: it has not compared its sessions yet.
         self.joining = True
+        # What is wrong with this machine's clock, or the database's, as of the last renewal.
+        self.apart: Apart | None = None
         self._lost: str | None = None
         self._database = database
         self.identity = identity
         self._report: Callable[[], NodeReport] = lambda: _empty(node)
         self._clock = clock
+        self._today = today
         self._believed_until = float("-inf")
 
     def tells(self, report: Callable[[], NodeReport]) -> None:
@@ -156,13 +167,17 @@ class Lease:
         report = self._said()
 
         async def update(connection: DatabaseConnection) -> str:
-            state: str | None = await connection.fetchval(
+            asked = self._today()
+            row = await connection.fetchrow(
                 f"UPDATE nodes SET renewed = clock_timestamp(), until = {_UNTIL}, report = $4"  # noqa: S608
                 " WHERE name = $1 AND epoch = $2 AND holder = $3 AND state <> 'gone'"
-                " RETURNING state",
+                " RETURNING state, renewed",
                 *(self.node, self.epoch, self.holder, report),
             )
-            return state or await self._gone(connection)
+            if row is None:
+                return await self._gone(connection)
+            self.apart = clocks_apart(row["renewed"], asked, self._today())
+            return str(row["state"])
 
         sent_at = self._clock()
         try:

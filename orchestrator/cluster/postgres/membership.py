@@ -35,6 +35,7 @@ class PostgresMembership:
         self._task: Supervised | None = None
         self._member = False
         self._said = ""
+        self._clocks_agree = True
 
     @property
     def epoch(self) -> int:
@@ -78,6 +79,16 @@ class PostgresMembership:
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        self._compare_clocks()
+
+    def _compare_clocks(self) -> None:
+        """Says it when they begin to differ, and when they agree again."""
+        apart, agreed = self._lease.apart, self._clocks_agree
+        self._clocks_agree = apart is None
+        if apart is not None and agreed:
+            log.warning("%s: %s", *apart)
+        elif apart is None and not agreed:
+            log.info("this machine's clock and that of the cluster's database agree again")
 
     async def _renewing(self) -> None:
         """Renews while it joins, which may take longer than a lease lasts. Raises: GivenUpError."""

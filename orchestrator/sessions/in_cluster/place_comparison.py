@@ -12,6 +12,7 @@ from itertools import islice
 
 from orchestrator.cluster.base import Holding, Mine, Places
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect, together
@@ -72,6 +73,7 @@ class PlaceComparison:
         await self._give_back(key for key in mine.sessions if not self._has(key))
         if not self._serves:
             await self._forget_workspaces(mine, sizes)
+        FaultPoint.START_COMPARED.reached()
 
     async def _compare(
         self, session: Session, holding: Holding | None, sizes: dict[str, int]

@@ -22,7 +22,7 @@ _SIGNED = frozenset({"/files", f"{_E2B}/files"})
 # What each node has of its own, until the cluster's database has it for all of them.
 _OF_EACH_NODE = frozenset(
     {
-        *("memory", "secrets", "hooks", "volumes", "snapshots", "keys", "usage"),
+        *("volumes", "snapshots", "usage"),
         *("events", "audit", "approvals"),
     }
 )

@@ -88,10 +88,10 @@ class ControlPlane(Instance):
         await files.key_files.use(cluster.key_source, ground.tasks)
         host = await open_host(settings, ground, engine, closers)
         await files.use(host.runtimes)
-        record = await open_record(settings, ground, rules, files.secrets, closers)
+        record = await open_record(settings, ground, rules, cluster, files.secrets, closers)
         below = settings, ground, host, rules, cluster, record
         sandbox = await open_sandboxes(*below, files.images, resolver, closers)
-        work = open_work(settings, ground, rules, record, sandbox, closers)
+        work = open_work(settings, ground, rules, record, sandbox, cluster.shared, closers)
         sessions = await open_sessions(*below, sandbox, work, closers)
         programs = open_programs(settings, ground, host, rules, record, sandbox, work, sessions)
         # What an earlier run left is taken over before anything new begins.

@@ -19,6 +19,10 @@ app = group("API keys of the control plane on this machine.")
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_OF_CLUSTER = (
+    "`paddock keys create NAME --role admin` makes an admin's key, and `paddock keys revoke NAME` "
+    "ends one"
+)
 _ROLES = ("admin", "operator", "viewer", "metrics")
 
 
@@ -197,12 +201,17 @@ def rotate_admin() -> None:
 
     A running control plane accepts the new key at once. The key is in admin.key in the state
     directory, where `paddock` finds it. If PADDOCK_ADMIN_KEY sets the key, change it there and
-    restart.
+    restart. Each node of a cluster has one of its own, which no other node accepts.
     """
     from orchestrator.ground.config_error import ConfigError
     from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE, rotate_admin_key
+    from orchestrator.settings.cluster_access import in_cluster, is_node
     from orchestrator.settings.settings import load_settings
 
+    if in_cluster() and not is_node():
+        raise ConfigError(
+            f"this machine is no node, and a cluster has no generated admin key: {_OF_CLUSTER}"
+        )
     settings = load_settings()
     if settings.admin_key is not None:
         raise ConfigError(
@@ -212,6 +221,8 @@ def rotate_admin() -> None:
     path = settings.state_dir / ADMIN_KEY_FILE
     rotate_admin_key(path)
     note(f"The new admin key is in {path}; the old one is void")
+    if in_cluster():
+        note(f"No other node accepts it. For the whole cluster, {_OF_CLUSTER}")
 
 
 def _moment(text: str) -> datetime:

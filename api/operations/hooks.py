@@ -9,6 +9,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.shape.spread import spread
 from api.views.hooks import delivery, hook_members
+from orchestrator.operate.hooks.delivery_rows import NONE
 from orchestrator.operate.hooks.hook_rules import WantedHook
 from orchestrator.operate.hooks.hooks import Hooks as HooksService
 from paddock.contract.hooks import (
@@ -36,11 +37,13 @@ _MOST_SHOWN = 100
     tag=_TAG,
     summary="List hooks",
     answers="The hooks, without their secrets.",
+    errors=("cluster_unavailable",),
 )
 async def list_hooks(context: Context, hooks: HooksService) -> Hooks:
     """The hooks that the caller's key has added; for an admin all, for a viewer none."""
     shown = [
-        Hook(**hook_members(hook, hooks.counts(hook))) for hook in hooks.visible(context.principal)
+        Hook(**hook_members(hook, await hooks.counts(hook)))
+        for hook in hooks.visible(context.principal)
     ]
     return Hooks(items=shown, next=None)
 
@@ -52,7 +55,7 @@ async def list_hooks(context: Context, hooks: HooksService) -> Hooks:
     tag=_TAG,
     summary="Add a hook",
     answers="The hook with its secret, which is not shown again.",
-    errors=("conflict", "capacity_exhausted"),
+    errors=("conflict", "capacity_exhausted", "cluster_unavailable"),
     examples={
         "runs": {"url": "https://ci.example.com/paddock", "events": ["run.completed"]},
     },
@@ -70,7 +73,7 @@ async def add_hook(context: Context, hooks: HooksService, body: HookBody) -> Mad
     )
     added = await context.work.complete(hooks.add(context.principal, wanted))
     secret = added.secret.get_secret_value() if added.secret is not None else ""
-    return Made(AddedHook(**hook_members(added, hooks.counts(added)), secret=secret))
+    return Made(AddedHook(**hook_members(added, NONE), secret=secret))
 
 
 @operation(
@@ -80,7 +83,7 @@ async def add_hook(context: Context, hooks: HooksService, body: HookBody) -> Mad
     tag=_TAG,
     summary="Remove a hook",
     answers="The hook as it was.",
-    errors=("not_found", "conflict"),
+    errors=("not_found", "conflict", "cluster_unavailable"),
     stops=stops.removes_hook,
 )
 async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Hook:
@@ -89,7 +92,7 @@ async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Ho
     This holds even if it can't be recorded now: the answer is 503 `audit_unavailable`, and the
     request is to be repeated. Hooks of the configuration are removed there.
     """
-    counts = hooks.counts(hooks.get(context.principal, hook_id))
+    counts = await hooks.counts(hooks.get(context.principal, hook_id))
     removed = await context.work.complete(hooks.remove(context.principal, hook_id))
     return Hook(**hook_members(removed, counts))
 
@@ -101,7 +104,7 @@ async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Ho
     tag=_TAG,
     summary="List a hook's messages",
     answers="A page of messages that are not delivered.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
 )
 async def list_hook_deliveries(
     context: Context, hooks: HooksService, hook_id: str, query: HookDeliveryQuery
@@ -122,7 +125,7 @@ async def list_hook_deliveries(
     tag=_TAG,
     summary="Send an undelivered message again",
     answers="The message, which waits again.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
 )
 async def retry_hook_delivery(
     context: Context, hooks: HooksService, hook_id: str, delivery_id: str

@@ -1,15 +1,17 @@
 """API keys: listed, created and revoked by admins."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from api.shape.access import Access
 from api.shape.answers import Made, Removed
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import keys as views
+from orchestrator.cluster.base import ClusterUsage
 from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.limits import KeyUsage
 from orchestrator.operate.operator.key_edits import KeyEdits
-from orchestrator.rules.access.keys import KeyRing, Principal
+from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
 from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
@@ -25,14 +27,22 @@ _KEYS = "/api/keys"
     tag=_TAG,
     summary="List API keys",
     answers="The keys.",
-    errors=("conflict",),
+    errors=("conflict", "cluster_unavailable"),
 )
 async def list_keys(
-    context: Context, keys: KeyRing, key_edits: KeyEdits, sessions: Sessions
+    context: Context,
+    keys: KeyRing,
+    key_edits: KeyEdits,
+    sessions: Sessions,
+    cluster_usage: ClusterUsage,
 ) -> Keys:
-    """The keys in force with their limits and what they use, without themselves."""
+    """The keys in force with their limits and what they use, without themselves.
+
+    In a cluster that is what they use on all nodes.
+    """
+    used = _use_of(sessions, await cluster_usage.used())
     return Keys(
-        items=[Key(**_members(context, sessions, each)) for each in keys.all],
+        items=[Key(**views.key(each, used(each.name), context.principal)) for each in keys.all],
         next=None,
         file=key_edits.file,
         obstacle=await key_edits.obstacle(),
@@ -46,21 +56,27 @@ async def list_keys(
     tag=_TAG,
     summary="Create an API key",
     answers="The key, which is not shown again.",
-    errors=("conflict",),
+    errors=("conflict", "cluster_unavailable"),
     examples={
         "operator": {"name": "ci", "max_sessions": 8, "max_level": "medium"},
         "viewer": {"name": "dashboard", "role": "viewer", "scope": "all"},
     },
 )
 async def create_key(
-    context: Context, levels: Levels, key_edits: KeyEdits, sessions: Sessions, body: KeyBody
+    context: Context,
+    levels: Levels,
+    key_edits: KeyEdits,
+    sessions: Sessions,
+    cluster_usage: ClusterUsage,
+    body: KeyBody,
 ) -> Made[CreatedKey]:
     """Adds a key to the keys file; it is in force at once. Only this answer contains it."""
     if body.max_level is not None and body.max_level not in levels:
         raise ValidationError(f"max_level must be {'|'.join(levels)}", field="max_level")
     new = views.new_key(body)
+    used = _use_of(sessions, await cluster_usage.used())
     key = await context.work.complete(key_edits.create(context.principal.name, new))
-    return Made(CreatedKey(**_members(context, sessions, new), key=key))
+    return Made(CreatedKey(**views.key(new, used(new.name), context.principal), key=key))
 
 
 @operation(
@@ -70,7 +86,7 @@ async def create_key(
     tag=_TAG,
     summary="Revoke an API key",
     answers="It is refused from now on.",
-    errors=("not_found", "conflict"),
+    errors=("not_found", "conflict", "cluster_unavailable"),
 )
 async def revoke_key(context: Context, key_edits: KeyEdits, name: str) -> Removed:
     """Removes a key from the keys file: it is refused at once, and its streams end.
@@ -81,6 +97,10 @@ async def revoke_key(context: Context, key_edits: KeyEdits, name: str) -> Remove
     return Removed()
 
 
-def _members(context: Context, sessions: Sessions, key: Principal) -> dict[str, Any]:
-    used = sessions.registry.usage(key.name)
-    return views.key(key, used, context.principal)
+def _use_of(
+    sessions: Sessions, everywhere: Mapping[str, KeyUsage] | None
+) -> Callable[[str], KeyUsage]:
+    """What the key with a name uses: on all nodes of a cluster, or here."""
+    if everywhere is None:
+        return sessions.registry.usage
+    return lambda name: everywhere.get(name, KeyUsage())

@@ -92,6 +92,7 @@ async def show_bootstrap(
     tag=_TAG,
     summary="List the memory",
     answers="A page of entries, newest first.",
+    errors=("cluster_unavailable",),
 )
 async def list_memory(context: Context, memory: Memory, query: MemoryListQuery) -> MemoryEntries:
     """The entries of the caller's key, or of all; `next` is the next page's `cursor`."""
@@ -110,7 +111,7 @@ async def list_memory(context: Context, memory: Memory, query: MemoryListQuery) 
     tag=_TAG,
     summary="Add to the memory",
     answers="The entry.",
-    errors=("conflict",),
+    errors=("conflict", "cluster_unavailable"),
     examples=_HOST_EXAMPLES,
 )
 async def add_memory(
@@ -128,7 +129,7 @@ async def add_memory(
     tag=_TAG,
     summary="Replace an entry of the memory",
     answers="The entry.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
     examples=_HOST_EXAMPLES,
 )
 async def change_memory(
@@ -146,7 +147,7 @@ async def change_memory(
     tag=_TAG,
     summary="Remove an entry of the memory",
     answers="The entry as it was.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
 )
 async def remove_memory(context: Context, memory: Memory, entry_id: str) -> MemoryEntry:
     """No later search finds it."""

@@ -53,7 +53,7 @@ async def list_secrets(context: Context, secrets: ProxySecrets) -> Secrets:
     tag=_TAG,
     summary="Set a secret",
     answers="The secret, without its value.",
-    errors=("conflict", "capacity_exhausted"),
+    errors=("conflict", "capacity_exhausted", "cluster_unavailable"),
     examples=_EXAMPLES,
 )
 async def set_secret(
@@ -87,7 +87,7 @@ async def set_secret(
     tag=_TAG,
     summary="Remove a secret",
     answers="The secret as it was.",
-    errors=("not_found",),
+    errors=("not_found", "cluster_unavailable"),
     stops=stops.removes_secret,
 )
 async def remove_secret(

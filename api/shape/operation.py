@@ -140,7 +140,7 @@ class Operation:
         if self.body is not None:
             codes |= {"too_large", "capacity_exhausted"}
         if "{session_id}" in self.path:
-            codes |= {"not_found", "node_unavailable"}
+            codes |= {"not_found", "node_unavailable", "cluster_unavailable"}
         if self.restores:
             codes |= {"capacity_exhausted", "engine_unavailable", "sandbox_unavailable"}
         if "session_terminated" in codes:

@@ -18,6 +18,7 @@ from gateway.places.archive_head import HEAD_BYTES, manifest_size, session_in
 from gateway.places.asked import (
     Asked,
     Known,
+    Need,
     asked_in,
     asked_in_e2b,
     is_segment,
@@ -27,14 +28,13 @@ from gateway.places.asked import (
     with_id,
 )
 from gateway.places.bodies import Bodies
-from gateway.proxy import Exchange, read_first
+from gateway.proxy import read_first
 from orchestrator.cluster.session_ids import (
     REPEATED_HEADER,
     is_repeatable,
     new_session_id,
     repeated_session_id,
 )
-from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.serving.headers import Headers
 from orchestrator.rules.access.keys import Principal
@@ -129,9 +129,9 @@ class Making:
             self._volumes.add(mark)
             try:
                 holder = await self._gateway.holders.one(need, headers)
-                if holder is None:
-                    return await self._gateway.creations.create(request, asked, sent)
-                return await self._at(request, holder, body)
+                if holder is not None:
+                    raise _taken(need, holder)
+                return await self._gateway.creations.create(request, asked, sent)
             finally:
                 self._volumes.discard(mark)
 
@@ -149,21 +149,17 @@ class Making:
             return
         member, _ = await self._gateway.routes.node_of(session_id)
         if member is not None and holder != member.name:
-            text = f"there is {need.name} already, on the node {holder}"
-            raise ConflictError(text, field="name")
-
-    async def _at(self, request: web.Request, node: str, body: bytes) -> web.StreamResponse:
-        """The answer of that node."""
-        member = self._gateway.holders.reached(node)
-        answer = await Exchange(request, member, Face.API, body).answer()
-        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
-        return answer
+            raise _taken(need, holder)
 
     def _caller(self, request: web.Request) -> Principal | None:
         return principal_of(self._gateway.keys, request)
 
     def _owner(self, request: web.Request) -> str | None:
         return _name(self._caller(request))
+
+
+def _taken(need: Need, node: str) -> ConflictError:
+    return ConflictError(f"there is {need.name} already, on the node {node}", field=need.field)
 
 
 def asking_headers(request: web.Request) -> Headers:

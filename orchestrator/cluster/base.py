@@ -131,6 +131,12 @@ class ClusterUsage(Protocol):
         Raises: RateLimitedError above the quota, ClusterUnavailableError.
         """
 
+    async def used(self) -> Mapping[str, KeyUsage] | None:
+        """What each owner uses on all nodes; None: what it uses here is all.
+
+        Raises: ClusterUnavailableError.
+        """
+
 
 class KeyStore(Protocol):
     """Where the keys of a cluster are changed. Each method raises ClusterUnavailableError."""

@@ -8,7 +8,10 @@ from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Place
 from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
 from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.moves import Moves
+from orchestrator.cluster.following import Following
+from orchestrator.cluster.lending import Lender
 from orchestrator.cluster.outbox import Outbox
+from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.settings.settings import Settings
@@ -16,7 +19,11 @@ from orchestrator.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClusterFloor:
-    """What the cluster decides, or this node where it is alone, which has no `directory`."""
+    """What the cluster decides, or this node where it is alone, which has no `directory`.
+
+    `shared` None: what keys have is in this node's database. `lender` None: quotas of bytes are of
+    this node. What upper floors `following` is started by the last.
+    """
 
     places: Places
     moves: Moves
@@ -28,6 +35,9 @@ class ClusterFloor:
     shipped: ShippedRecords = field(default_factory=NoCopies)
     copies: WorkspaceCopies = field(default_factory=NoCopies)
     lost: LostSessions = field(default_factory=NoCopies)
+    shared: SharedDatabase | None = None
+    lender: Lender | None = None
+    following: Following | None = None
 
 
 async def open_cluster(
@@ -48,14 +58,8 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        store.places,
-        store.moves,
-        store.directory,
-        store.usage,
-        store.keys,
-        store.membership,
+        *(store.places, store.moves, store.directory, store.usage, store.keys, store.membership),
         outbox,
-        store.shipped,
-        store.copies,
-        store.lost,
+        *(store.shipped, store.copies, store.lost),
+        *(store.database, store.lender, Following(store.database)),
     )

@@ -46,6 +46,8 @@ class TaskName(StrEnum):
     FENCING = "fencing"
     COPIES = "workspace-copies"
     TAKEOVER = "takeover"
+    LENDING = "lending"
+    SHARED = "shared"
 
 
 class TaskState(StrEnum):

@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+from orchestrator.cluster.base import ClusterUsage
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.clock_changes import ClockChanges
@@ -106,6 +107,7 @@ class Instance:
     runtimes: Runtimes
 
     outbox: Outbox
+    cluster_usage: ClusterUsage
 
     levels: Levels
     keys: KeyRing

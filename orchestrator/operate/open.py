@@ -14,6 +14,7 @@ from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.operate.moves.mover import Mover
 from orchestrator.operate.moves.receiver import Receiver
 from orchestrator.operate.moves.way import NodeWay
+from orchestrator.operate.hooks.shared_hooks import SharedHooks
 from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
@@ -141,6 +142,10 @@ async def open_operate(
     closers.push_async_callback(receiver.close)
     if settings.cluster is not None:
         _survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
+    hooks = await _hooks(settings, ground, rules, cluster, record, floor, closers)
+    if cluster.following is not None:
+        cluster.following.start(tasks)
+        closers.push_async_callback(cluster.following.close)
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
@@ -152,7 +157,7 @@ async def open_operate(
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),
-        await _hooks(settings, ground, rules, record, floor, closers),
+        hooks,
     )
 
 
@@ -246,11 +251,16 @@ async def _hooks(
     settings: Settings,
     ground: GroundFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     record: RecordFloor,
     floor: SessionsFloor,
     closers: AsyncExitStack,
 ) -> Hooks:
     """Starts the hooks, which continue where an earlier run ended."""
+    shared = None
+    if cluster.shared is not None:
+        node = settings.node or ""
+        shared = SharedHooks(cluster.shared, ground.database, record.shared_sealer, node)
     hooks = Hooks(
         settings.hooks,
         HookRules(rules.keys, settings.hook_prefixes),
@@ -261,8 +271,11 @@ async def _hooks(
         ground.metrics,
         ground.tasks,
         WallClock(),
+        shared,
     )
     closers.push_async_callback(hooks.close)
     await hooks.start()
+    if shared is not None and cluster.following is not None:
+        cluster.following.add(shared.following(hooks.changed))
     ground.metrics.add(HookGauges(hooks))
     return hooks

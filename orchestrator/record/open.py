@@ -1,9 +1,11 @@
 """Opens the floor that keeps the record, within the quotas of keys and the disk's room."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.cluster.open import ClusterFloor
+from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
@@ -16,7 +18,9 @@ from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
-from orchestrator.record.secrets.sealer import Sealer
+from orchestrator.record.secrets.sealer import Sealer, own_sealer, shared_sealer
+from orchestrator.record.secrets.shared_seal import check_seal
+from orchestrator.record.secrets.shared_secrets import SharedSecrets
 from orchestrator.rules.open import RulesFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.end_requests import EndRequests
@@ -24,7 +28,10 @@ from orchestrator.state.end_requests import EndRequests
 
 @dataclass(frozen=True, slots=True)
 class RecordFloor:
-    """`end_requests` ask for the ends of sessions; nothing else on this floor ends one."""
+    """`end_requests` ask for the ends of sessions; nothing else on this floor ends one.
+
+    `shared_sealer` is for what a cluster shares.
+    """
 
     ledger: Ledger
     search_index: SearchIndex
@@ -36,6 +43,7 @@ class RecordFloor:
     budgets: Budgets
     agent_events: AgentEvents
     sealer: Sealer
+    shared_sealer: Sealer | None
     secrets: ProxySecrets
 
 
@@ -43,6 +51,7 @@ async def open_record(
     settings: Settings,
     ground: GroundFloor,
     rules: RulesFloor,
+    cluster: ClusterFloor,
     configured: ConfiguredSecrets,
     closers: AsyncExitStack,
 ) -> RecordFloor:
@@ -64,6 +73,10 @@ async def open_record(
         partial(free_bytes, state_dir),
     )
     await room.load(database)
+    if cluster.lender is not None:
+        borrowing = await room.borrow(cluster.lender, database)
+        borrowing.start(ground.tasks)
+        closers.push_async_callback(borrowing.close)
     recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database))
     closers.push_async_callback(recorder.close)
     stops = StopRecords()
@@ -74,10 +87,30 @@ async def open_record(
     budgets = Budgets(recorder, stops, ground.metrics, ends)
     agent_events = AgentEvents(recorder, budgets)
     closers.push_async_callback(agent_events.close)
-    sealer = Sealer(state_dir)
-    secrets = ProxySecrets(database, recorder, configured, sealer)
+    sealer = own_sealer(state_dir)
+    shared_seals = await _shared_sealer(settings, cluster)
+    shared_secrets = None
+    if cluster.shared is not None:
+        shared_secrets = SharedSecrets(cluster.shared, database, shared_seals)
+    secrets = ProxySecrets(database, recorder, configured, sealer, shared_secrets)
     await secrets.load()
+    if shared_secrets is not None and cluster.following is not None:
+        cluster.following.add(shared_secrets.following(secrets.changed))
     return RecordFloor(
         *(ledger, index, verifier, room, recorder, stops, ends),
-        *(budgets, agent_events, sealer, secrets),
+        *(budgets, agent_events, sealer, shared_seals, secrets),
     )
+
+
+async def _shared_sealer(settings: Settings, cluster: ClusterFloor) -> Sealer | None:
+    """What seals the cluster's secrets; None: nothing does.
+
+    Raises: ConfigError if the other nodes have another key.
+    """
+    if cluster.shared is None or settings.cluster is None:
+        return None
+    file = settings.cluster_secrets_key_file
+    sealer = None if file is None else shared_sealer(file, settings.cluster)
+    with suppress(ClusterUnavailableError):  # nothing is changed there with another key
+        await check_seal(cluster.shared, sealer)
+    return sealer

@@ -87,6 +87,10 @@ async def open_sandboxes(
     level_images = LevelImages(host.engine, listed.of_levels, builds, checked)
     key_bytes = KeyBytes(rules.keys, settings.key_limits)
     await key_bytes.load(ground.database)
+    if cluster.lender is not None:
+        borrowing = key_bytes.borrow(cluster.lender)
+        borrowing.start(ground.tasks)
+        closers.push_async_callback(borrowing.close)
     way_out = EgressPart(
         host.node,
         record.recorder,

@@ -62,6 +62,8 @@ class Creation:
         self._shipping = shipping
         self._database = ground.database
         self._recorder = record.recorder
+        self._record_room = record.room
+        self._key_bytes = sandbox.key_bytes
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._volumes = sandbox.volumes
@@ -116,6 +118,8 @@ class Creation:
         _check_fits(session, request.files)
         await self._sandboxes.check_level(session, session.level)
         looking = self._sandboxes.look_up(session.terms.image)
+        await self._record_room.ready(session.owner)
+        self._key_bytes.left(session.owner)  # asked for ahead of need
         # Also checked before anything gives way: a refused creation must not cost others anything.
         self._check_share(principal, session)
         room = await self._room.make()

@@ -58,6 +58,11 @@ def in_cluster() -> bool:
     return bool(os.environ.get("PADDOCK_CLUSTER") or read_file().get("cluster"))
 
 
+def is_node() -> bool:
+    """Whether they are those of a node. Raises: ConfigError."""
+    return bool(os.environ.get("PADDOCK_NODE") or read_file().get("node"))
+
+
 def load_access() -> ClusterAccess:
     """Raises: ConfigError that names the setting."""
     try:

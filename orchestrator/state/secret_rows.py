@@ -46,7 +46,7 @@ def stored(connection: sqlite3.Connection) -> list[tuple[Secret, bytes]]:
         "SELECT key, session_key, name, use, sealed, set_by, created_at, set_at FROM secrets"
     )
     return [
-        (_restored(Holder(key, session_key), name, json.loads(use), *times), sealed)
+        (restored(Holder(key, session_key), name, json.loads(use), *times), sealed)
         for key, session_key, name, use, sealed, *times in rows
     ]
 
@@ -61,9 +61,10 @@ def use_of(secret: Secret) -> dict[str, Any]:
     }
 
 
-def _restored(
+def restored(
     holder: Holder, name: str, use: dict[str, Any], set_by: str, created_at: str, set_at: str
 ) -> Secret:
+    """The secret of a row, without its value."""
     return Secret(
         name,
         holder,

@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.open import GroundFloor
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
@@ -21,6 +22,8 @@ from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
+from orchestrator.work.memory.memory_store import OwnMemory
+from orchestrator.work.memory.shared_memory import SharedMemory
 from orchestrator.work.models.models import Models
 from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.shells.shell_runs import ShellRuns
@@ -59,6 +62,7 @@ def open_work(
     rules: RulesFloor,
     record: RecordFloor,
     sandbox: SandboxFloor,
+    shared: SharedDatabase | None,
     closers: AsyncExitStack,
 ) -> WorkFloor:
     """Opens what sessions do in their sandboxes."""
@@ -93,7 +97,7 @@ def open_work(
     runs = ShellRuns(terminals, recorder, record.budgets)
     closers.push_async_callback(runs.close)
     return WorkFloor(
-        Memory(ground.database, recorder),
+        Memory(OwnMemory(ground.database) if shared is None else SharedMemory(shared), recorder),
         models,
         executions,
         RecordedCommands(ground.database),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,8 @@ def prepare(layout: Layout, record: Record, database: Database) -> None:
             database.sql("DELETE FROM keys", CLUSTER)
             made = _paddock(given, "init")
         _write_key(layout.admin_key, made["admin_key"])
+    if not layout.secrets_key.exists():
+        _write_key(layout.secrets_key, secrets.token_hex(32))
     give_password(layout, database.password_file, UID)
     certified = ("certificates", "--directory", str(layout.certificates), "--replace")
     for name in record.names:
@@ -67,6 +70,7 @@ def node_settings(layout: Layout, record: Record, database: Database, name: str)
     address = record.address(name)
     return {
         **access(database, database.password_file),
+        "PADDOCK_CLUSTER_SECRETS_KEY_FILE": str(layout.secrets_key),
         "PADDOCK_NODE": name,
         # Gateways pass on what clients have called them.
         "PADDOCK_ALLOWED_HOSTS": "127.0.0.1,localhost",

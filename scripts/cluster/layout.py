@@ -78,6 +78,11 @@ class Layout:
         """The file with the cluster's admin key; mode 0600."""
         return self.directory / "admin.key"
 
+    @property
+    def secrets_key(self) -> Path:
+        """The file with the key that seals the cluster's secrets; mode 0600."""
+        return self.directory / "secrets.key"
+
     def node_directory(self, name: str) -> Path:
         """Everything of a node's machine."""
         return self.directory / "nodes" / name

@@ -161,6 +161,15 @@ def test_the_admin_key_is_rotated(state_dir: Path, monkeypatch: pytest.MonkeyPat
     assert file.read_text() == after
 
 
+def test_the_admin_key_of_a_cluster_is_each_node_s(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_CLUSTER", "blue")
+    refused = run("keys", "rotate-admin")
+    assert (refused.status, "paddock keys create NAME --role admin" in refused.line) == (2, True)
+    assert not (state_dir / "admin.key").exists()
+
+
 def test_keys_that_can_not_be() -> None:
     assert run("keys", "create", "ci").status == 0
     for arguments in (("create", "ci"), ("create", "NO"), ("revoke", "absent")):

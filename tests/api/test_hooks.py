@@ -14,7 +14,7 @@ from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import TaskName
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate import open as operate
-from orchestrator.operate.hooks import hooks as hook_service
+from orchestrator.operate.hooks import hook_rules
 from orchestrator.operate.hooks.hook_deliveries import MOST_TRIES
 from orchestrator.record.secrets.sealer import KEY_FILE
 from orchestrator.settings.operator_hooks import OperatorHook
@@ -291,8 +291,8 @@ async def test_there_is_no_url_for_keys_by_default(
 async def test_hooks_are_bounded(
     api: Api, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_service, "MOST_OF_KEY", 2)
-    monkeypatch.setattr(hook_service, "MOST_HOOKS", 3)
+    monkeypatch.setattr(hook_rules, "MOST_OF_KEY", 2)
+    monkeypatch.setattr(hook_rules, "MOST_HOOKS", 3)
     body = {"url": receiver.url, "events": ENDS}
     hooks = [await add(api, receiver) for _ in range(2)]
     problem = await api.problem(409, "conflict", "POST", HOOKS, json=body, key=OPERATOR_KEY)

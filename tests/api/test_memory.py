@@ -11,7 +11,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session_secrets import SessionSecrets
-from orchestrator.work.memory import entries
+from orchestrator.work.memory import entries, memory_store
 from orchestrator.work.memory import memory as module
 from paddock import Paddock, PermissionDeniedError
 from paddock.contract.memory import MOST_TEXT_BYTES
@@ -173,7 +173,7 @@ async def test_nothing_is_written_before_the_secrets_are_known(
 async def test_many_at_once_stay_below_the_maximum(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(memory_store, "MOST_ENTRIES", 2)
     memory, host = api.plane.memory, Principal("operator", Role.OPERATOR)
     wanted = entries.Wanted("one of many", "default")
     adding = (memory.add(host, "operator", wanted) for _ in range(5))
@@ -196,7 +196,7 @@ async def test_a_change_does_not_bring_back_what_is_removed(api: Api) -> None:
 
 
 async def test_it_has_room_for_so_many(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(memory_store, "MOST_ENTRIES", 2)
     high = await box(api, "high")
     for _ in range(2):
         await api.json("POST", high, json=NOTE)

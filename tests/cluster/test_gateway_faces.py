@@ -22,7 +22,7 @@ from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.key_table import KeyTable
 from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
-from paddock.client import Paddock
+from paddock.client import ConflictError, NotFoundError, Paddock
 from tests.cluster.test_nodes import Node, nodes
 from tests.support.box import PATIENCE
 from tests.support.cluster_store import CLUSTER, opened
@@ -195,6 +195,27 @@ async def test_a_node_that_does_not_answer_is_named(served: _Served) -> None:
     assert [item["id"] for item in (await served.get("/api/sessions"))["items"]] == ["s1"]
 
 
+async def test_what_keys_have_is_asked_of_any_node(served: _Served) -> None:
+    """Whichever node answers, it is the cluster's."""
+    for name in ("one", "two"):
+        await served.nodes[name].create(f"on-{name}", CI)
+    async with served.client(CI_KEY) as client:
+        for number in range(4):
+            await client.memory.add(f"written through the gateway {number}")
+        texts = {entry.text for entry in (await client.memory.list()).items}
+        assert texts == {f"written through the gateway {number}" for number in range(4)}
+    for server in served.servers.values():
+        url = server.make_url("/api/keys")
+        headers = {"Authorization": f"Bearer {served.secrets[ADMIN_KEY]}"}
+        async with ClientSession(headers=headers) as asking, asking.get(url) as answer:
+            used = {key["name"]: key["used"] for key in (await answer.json())["items"]}
+            assert (used[CI_KEY]["sessions"], used[OTHER_KEY]["sessions"]) == (2, 0)
+    keys = (await served.get("/api/keys"))["items"]
+    assert {key["name"]: key["used"]["sessions"] for key in keys}[CI_KEY] == 2
+    for path in ("/api/hooks", "/api/secrets"):
+        assert (await served.get(path))["items"] == []
+
+
 async def test_admins_list_and_drain_nodes(served: _Served) -> None:
     async with served.client() as client:
         found = await client.nodes.list()
@@ -227,3 +248,34 @@ async def test_what_no_node_has_is_refused(served: _Served) -> None:
     given = {"placement": {"labels": {"zone": "a"}}, "permission_level": "low"}
     async with ClientSession(headers=headers) as client, client.post(url, json=given) as answer:
         assert ((await answer.json())["node"], answer.status) == ("one", 201)
+
+
+async def test_what_a_key_keeps_on_nodes_is_found(served: _Served) -> None:
+    """Made near a session, listed as one, and had by sessions that only name it."""
+    for name, node in served.nodes.items():
+        await node.create(f"at-{name}", CI)
+    async with served.client(CI_KEY) as client:
+        for name, node_name in (("wheels", "two"), ("models", "one")):
+            made = await client.volumes.create(
+                name, size_bytes=2**24, placement={"near": f"at-{node_name}"}
+            )
+            assert made.node == node_name
+        found = (await client.volumes.list()).items
+        assert [(each.name, each.node) for each in found] == [("models", "one"), ("wheels", "two")]
+        with pytest.raises(ConflictError, match="wheels"):
+            await client.volumes.create("wheels", size_bytes=2**24, placement={"near": "at-one"})
+        for _ in range(4):
+            session = await client.sessions.create(
+                permission_level="low",
+                volumes=[{"name": "wheels", "path": "/data/wheels", "read_only": True}],
+            )
+            assert session.info.node == "two"
+            await session.close(purge=True)
+        assert (await client.volumes.remove("models")).node == "one"
+        assert [each.name for each in (await client.volumes.list()).items] == ["wheels"]
+    async with served.client(OTHER_KEY) as client:
+        with pytest.raises(NotFoundError):
+            await client.volumes.get("wheels")
+        assert (await client.volumes.list()).items == []
+    async with served.client() as client:
+        assert [each async for each in client.archives.list()] == []

@@ -158,9 +158,11 @@ async def test_a_volume_is_made_once_and_found(cluster: Cluster) -> None:
     body = {"name": "cache", "size_bytes": 2**30, "placement": {"labels": {"rack": "b"}}}
     assert (await cluster.sent("POST", "/api/volumes", body=body))["node"] == "b"
     cluster.has("b", "/api/volumes/cache")
-    # The node that has it refuses another one, wherever that were put.
+    # There is no other one of that name, wherever that were put.
     again = {"name": "cache", "size_bytes": 2**30, "placement": {"labels": {"rack": "a"}}}
-    assert (await cluster.sent("POST", "/api/volumes", body=again))["node"] == "b"
+    found = await cluster.sent("POST", "/api/volumes", 409, again)
+    assert (found["field"], "the node b" in found["detail"]) == ("name", True)
+    assert not cluster.nodes["a"].got
     assert (await cluster.sent("DELETE", "/api/volumes/cache?key=ci"))["node"] == "b"
     assert cluster.nodes["b"].got[-1][:2] == ("DELETE", "/api/volumes/cache?key=ci")
     near = {"name": "other", "size_bytes": 2**30, "placement": {"near": "web"}}

@@ -62,16 +62,18 @@ print(len(found))
 """
 MCP = """
 import asyncio, sys
+import httpx2
 from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 async def main(url, handle):
     headers = {"Authorization": f"Bearer {handle}"}
-    async with streamablehttp_client(url, headers=headers) as (read, write, _):
-        async with ClientSession(read, write) as session:
-            await session.initialize()
-            assert "exec" in {tool.name for tool in (await session.list_tools()).tools}
-            done = await session.call_tool("exec", {"command": "echo by mcp"})
-            print(done.content[0].text)
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        async with streamable_http_client(url, http_client=http) as streams:
+            async with ClientSession(*streams[:2]) as session:
+                await session.initialize()
+                assert "exec" in {tool.name for tool in (await session.list_tools()).tools}
+                done = await session.call_tool("exec", {"command": "echo by mcp"})
+                print(done.content[0].text)
 asyncio.run(main(*sys.argv[1:]))
 """
 
@@ -130,7 +132,7 @@ async def test_a_page_of_vite_is_replaced_while_it_is_open(
     async with served(session, 5173, *argv, ready="Local:") as port:
         page = await browser.new_page()
         async with page.expect_console_message(lambda it: "connected." in it.text):
-            await load(page, page.goto(f"{port.host_link}/"), page.get_by_text("said first"))
+            await load(page, page.goto(port.host_link), page.get_by_text("said first"))
         await page.evaluate("window.kept = true")
         await session.files.write("vite/said.js", b'export const said = "said second";')
         await expect(page.locator("#said")).to_have_text("said second", timeout=PATIENCE_MS)
@@ -148,10 +150,11 @@ async def test_a_kernel_of_jupyter_answers(session: Session[Async], tmp_path: Pa
         served(session, 8888, *argv, ready="it listens", env=ENVIRONMENT) as port,
         ClientSession(headers={"Authorization": f"token {TOKEN}"}) as client,
     ):
-        async with client.post(f"{port.link}/api/kernels", json={}) as answer:
+        link = port.link.rstrip("/")
+        async with client.post(f"{link}/api/kernels", json={}) as answer:
             assert answer.status == 201, await answer.text()
             kernel = (await answer.json())["id"]
-        address = f"{port.link}/api/kernels/{kernel}/channels?token={TOKEN}"
+        address = f"{link}/api/kernels/{kernel}/channels?token={TOKEN}"
         async with client.ws_connect(address) as socket, asyncio.timeout(PATIENCE):
             await socket.send_json(execute("6 * 7"))
             while (message := await socket.receive_json())["msg_type"] != "execute_result":
@@ -168,9 +171,25 @@ async def test_a_repository_is_cloned_from_a_port(session: Session[Async], tmp_p
     assert made.exit_code == 0, made.stderr
     argv = ("python3", "-u", "-m", "http.server", "8123", "--bind", "127.0.0.1")
     async with served(session, 8123, *argv, ready="Serving") as port:
-        done = await _run("git", "clone", "-q", f"{port.link}/repo/.git", str(tmp_path / "clone"))
+        done = await _run(
+            "git", "clone", "-q", port.link.rstrip("/") + "/repo/.git", str(tmp_path / "clone")
+        )
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "clone" / "kept.txt").read_text() == "text\n"
+
+
+async def test_sessions_begin_where_their_snapshot_is(
+    session: Session[Async], url: str, key: str
+) -> None:
+    await session.files.write("base.txt", b"text")
+    snapshot = await session.snapshots.create("base")
+    async with Paddock(url, key) as paddock:
+        for _ in range(3):
+            begun = await paddock.sessions.create(permission_level="low", from_snapshot="base")
+            assert (begun.info.node, await begun.files.read("base.txt")) == (snapshot.node, b"text")
+            await begun.close(purge=True)
+        assert [each.name for each in (await paddock.snapshots.list()).items] == ["base"]
+        assert (await paddock.snapshots.remove("base")).id == snapshot.id
 
 
 async def test_a_client_of_mcp_works(session: Session[Async], url: str) -> None:
@@ -193,7 +212,7 @@ async def test_the_sdk_of_e2b_works(url: str, key: str) -> None:
 async def test_a_terminal_of_the_console_is_typed_into(
     session: Session[Async], browser: Browser, url: str, key: str
 ) -> None:
-    async with opened(browser, f"{url}/console/") as console:
+    async with opened(browser, f"{url}/") as console:
         await console.sign_in(key)
         await console.go(f"sessions/{session.id}/shell")
         page = console.page
@@ -208,8 +227,8 @@ async def test_a_terminal_of_the_console_is_typed_into(
         await console.shows(session.id)
         if PICTURE:
             await page.screenshot(path=f"{PICTURE}/gateway-sessions.png")
-            await console.go("volumes")
-            await page.screenshot(path=f"{PICTURE}/gateway-volumes.png")
+        await console.go("volumes")
+        await console.shows("No volumes")
 
 
 async def _run(*argv: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -211,10 +211,20 @@ async def test_what_a_session_has_not_is_said_once(
 
 async def test_what_no_node_has_any_node_says(cluster: FakeCluster, client: ClientSession) -> None:
     await cluster.serve("one", _named("one"))
-    for path in ("/", "/docs", "/api/images", "/api/sessions/unknown", "/api/sessions/%00"):
+    for path in (
+        "/",
+        "/docs",
+        "/api/images",
+        "/api/keys",
+        "/api/sessions/unknown",
+        "/api/sessions/%00",
+    ):
         async with client.get(cluster.url + path) as answer:
             assert await answer.json() == {"node": "one"}, path
-    for path in ("/api/memory", "/api/usage", "/compat/e2b/sandboxes"):
+    for path in ("/api/memory", "/api/hooks", "/api/secrets"):
+        async with client.get(cluster.url + path) as answer:
+            assert await answer.json() == {"node": "one"}, path
+    for path in ("/api/volumes", "/api/usage", "/compat/e2b/sandboxes"):
         async with client.get(cluster.url + path) as answer:
             assert answer.status == 404, path
 

@@ -237,6 +237,10 @@ class NodePart:
 
     def on_renewal(self, subscriber: Callable[[], None]) -> None:
         self._cluster.of_renewals.append(subscriber)
+    async def used(self) -> dict[str, KeyUsage]:
+        self._cluster.check()
+        owners = {each.owner for each in self._cluster.places.values()}
+        return {owner: self._cluster.usage(owner) for owner in owners}
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         assert capacity.report().capacity.sandboxes > 0

@@ -18,6 +18,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import TaskName, Tasks
 from orchestrator.operate.hooks import delivery_rows, hook_deliveries
+from orchestrator.operate.hooks.delivery_queue import OwnQueue
 from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.hook_deliveries import (
     AT_ONCE,
@@ -64,7 +65,13 @@ class Place:
         )
         followers = Followers(self.ledger, self.database, lambda _: None)
         deliveries = HookDeliveries(
-            hook, self.database, followers, self.metrics, lambda _: self.refusal, self.clock
+            hook,
+            OwnQueue(self.database, hook.id),
+            self.database,
+            followers,
+            self.metrics,
+            lambda _: self.refusal,
+            self.clock,
         )
         task = Tasks().start(TaskName.HOOKS, deliveries.run, rounds=deliveries.rounds)
         try:
@@ -373,21 +380,19 @@ async def test_a_lost_secret_is_an_error_and_no_message_goes_out_unsigned(place:
 
 async def test_a_disk_that_fails_sends_nothing_in_a_loop(place: Place) -> None:
     """What can't be claimed is not sent, and is sent once it can."""
-    async with place.delivering():
-        write = place.database.write
+    async with place.delivering() as deliveries:
+        claim = deliveries.queue.claim
         attempts = 0
 
-        async def refuse(function: object, **_: object) -> None:
+        async def refuse(*_: object) -> list[delivery_rows.Delivery]:
             nonlocal attempts
-            if getattr(getattr(function, "func", None), "__name__", "") != "claim":
-                return await write(function)  # type: ignore[arg-type]
             attempts += 1
             raise StoreError("the disk is full")
 
-        place.database.write = refuse  # type: ignore[assignment, method-assign]
+        deliveries.queue.claim = refuse  # type: ignore[method-assign]
         await place.record("a")
         await until(lambda: attempts >= 2)
         assert place.receiver.requests == []
-        place.database.write = write  # type: ignore[method-assign]
+        deliveries.queue.claim = claim  # type: ignore[method-assign]
         await place.count("delivered", 1)
     assert len(place.receiver.requests) == 1

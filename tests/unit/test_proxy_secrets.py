@@ -16,7 +16,7 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.record.secrets.request_head import RequestHead
-from orchestrator.record.secrets.sealer import KEY_FILE, Sealer
+from orchestrator.record.secrets.sealer import KEY_FILE, own_sealer
 from orchestrator.settings.operator_secrets import (
     OperatorSecret,
     check_levels,
@@ -280,10 +280,10 @@ def test_the_narrowest_of_a_name_or_a_variable_is_used() -> None:
 
 
 def test_a_value_without_its_secret_is_lost(tmp_path: Path) -> None:
-    sealer = Sealer(tmp_path)
+    sealer = own_sealer(tmp_path)
     sealed = sealer.seal(SecretStr(VALUE), b"for api.example")
     assert VALUE.encode() not in sealed
-    assert Sealer(tmp_path).open(sealed, b"for api.example") == SecretStr(VALUE)
+    assert own_sealer(tmp_path).open(sealed, b"for api.example") == SecretStr(VALUE)
     for changed, bound in (
         (sealed, b"for other.example"),
         (sealed[:-1] + bytes([sealed[-1] ^ 1]), b"for api.example"),
@@ -291,7 +291,7 @@ def test_a_value_without_its_secret_is_lost(tmp_path: Path) -> None:
     ):
         assert sealer.open(changed, bound) is None
     (tmp_path / KEY_FILE).unlink()
-    assert Sealer(tmp_path).open(sealed, b"for api.example") is None
+    assert own_sealer(tmp_path).open(sealed, b"for api.example") is None
 
 
 def test_values_are_read_again(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ _WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
     ),
     (
         asyncpg.TooManyConnectionsError,
-        "has no connection left: raise max_connections; each node and gateway needs 5",
+        "has no connection left: raise max_connections; each node needs 6, each gateway 5",
     ),
     (
         asyncpg.CannotConnectNowError,
@@ -120,7 +120,12 @@ _WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
         "is not there: start it, or mend the host and port in PADDOCK_CLUSTER_DATABASE",
     ),
     (
-        (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError),
+        (
+            OSError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,  # a statement on a connection that is being closed
+            asyncpg.PostgresConnectionError,
+        ),
         "can't be reached, or has closed the connection: see its server, and the network to it",
     ),
 )

@@ -68,7 +68,7 @@ class Lease:
         self.apart: Apart | None = None
         self._lost: str | None = None
         self._database = database
-        self._identity = identity
+        self.identity = identity
         self._report: Callable[[], NodeReport] = lambda: _empty(node)
         self._clock = clock
         self._today = today
@@ -129,7 +129,7 @@ class Lease:
         epoch, state = 1, READY
         if row is not None:
             forgotten = row["state"] == GONE
-            if row["identity"] != self._identity and not forgotten:
+            if row["identity"] != self.identity and not forgotten:
                 raise ConfigError(_taken(self.node, alive=row["alive"]))
             epoch = row["epoch"] + 1 if forgotten else row["epoch"]
             state = READY if forgotten else row["state"]
@@ -141,7 +141,7 @@ class Lease:
             " report = excluded.report,"
             " until = CASE WHEN n.state = 'gone' THEN excluded.until ELSE n.until END"
             " WHERE n.identity = excluded.identity OR n.state = 'gone' RETURNING true",
-            *(self.node, epoch, self._identity, self.holder, state, report),
+            *(self.node, epoch, self.identity, self.holder, state, report),
         )
         if not taken:  # at this moment, by another new node
             raise ConfigError(_taken(self.node, alive=True))

@@ -13,6 +13,7 @@ from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.lost_sessions import PostgresLost
+from orchestrator.cluster.postgres.lender import PostgresLender
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
 from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
@@ -43,6 +44,8 @@ class Store(NamedTuple):
     shipped: PostgresShipped
     copies: PostgresCopies
     lost: PostgresLost
+    database: ClusterDatabase
+    lender: PostgresLender
 
 
 async def open_store(
@@ -85,6 +88,8 @@ async def open_store(
         PostgresShipped(database, lease),
         PostgresCopies(database, lease),
         PostgresLost(database, lease, telling),
+        database,
+        PostgresLender(database, lease),
     )
 
 

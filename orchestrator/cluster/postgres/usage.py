@@ -91,6 +91,12 @@ _KEPT = (
     " AND NOT EXISTS (SELECT FROM places p WHERE p.id = w.id) ORDER BY since LIMIT 1"
 )
 
+# Owners that use nothing are left out: keys come and go.
+_ALL = (
+    f"SELECT owner, {', '.join(_COLUMNS)} FROM key_usage"  # noqa: S608 - names are ours
+    " WHERE sessions > 0 OR workspaces > 0"
+)
+
 
 async def add(connection: DatabaseConnection, owner: str, more: Counted, quota: KeyLimits) -> None:
     """Adds to what the owner uses, within the quota. Its row stays locked until the commit.
@@ -205,3 +211,14 @@ class PostgresUsage:
                 await add(connection, owner, Counted(0, 0, 0, 1, size), quota)
 
         await self._database.transaction(work)
+
+    async def used(self) -> dict[str, KeyUsage]:
+        """As `ClusterUsage.used`; first, what has stopped here is told."""
+        await self._outbox.delivered()
+
+        async def work(connection: DatabaseConnection) -> dict[str, KeyUsage]:
+            rows = await connection.fetch(_ALL)
+            each = (tuple(row.values()) for row in rows)
+            return {owner: Counted(*amounts).usage() for owner, *amounts in each}
+
+        return await self._database.statement(work)

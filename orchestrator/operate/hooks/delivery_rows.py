@@ -69,6 +69,7 @@ class DeliveryCounts(NamedTuple):
     undelivered: int
 
 
+NONE = DeliveryCounts(0, 0)
 _COLUMNS = (
     "number, id, hook_id, session_key, session_id, type, body, tries, due_at, tried_at, error,"
     " undelivered_at"

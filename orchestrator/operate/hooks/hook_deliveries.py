@@ -1,17 +1,17 @@
 """Delivers the messages of one hook: from the record into a queue, and from there to its URL.
 
-The queue and the position in the record are in the database, and change together: a message is
-delivered at least once, whenever the control plane ends.
+The queue and the position in the record are stored: a message is delivered at least once, whenever
+the control plane ends.
 """
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import random
 
+from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.events import now as recorded_now
 from orchestrator.ground.events import time_text
 from orchestrator.ground.http_post import FAILURES, NameLookups, signed_post
@@ -19,8 +19,9 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds
-from orchestrator.operate.hooks import delivery_rows, hook_rows
+from orchestrator.operate.hooks import hook_rows
 from orchestrator.operate.hooks.clock import WallClock
+from orchestrator.operate.hooks.delivery_queue import DeliveryQueue
 from orchestrator.operate.hooks.delivery_rows import (
     Delivery,
     DeliveryCounts,
@@ -48,14 +49,17 @@ KEPT = timedelta(days=7)
 _MOST_ANSWER_BYTES = 64 * 1024
 _MOST_ERROR = 200
 _ROUND_SECONDS = 120.0
+# Before the next try when the cluster's database is away.
+_AWAY_SECONDS = 3.0
 
 
 class HookDeliveries:
-    """Runs as a supervised task. `counts` are those of the database."""
+    """Runs as a supervised task. `counts` are those of the queue, as it was seen last."""
 
     def __init__(
         self,
         hook: Hook,
+        queue: DeliveryQueue,
         database: Database,
         followers: Followers,
         metrics: Metrics,
@@ -66,6 +70,7 @@ class HookDeliveries:
         self.hook = hook
         self.counts = DeliveryCounts(0, 0)
         self.rounds = Rounds(_ROUND_SECONDS)
+        self.queue = queue
         self._database = database
         self._followers = followers
         self._metrics = metrics
@@ -80,10 +85,17 @@ class HookDeliveries:
 
     async def run(self) -> None:
         """Delivers until it is cancelled. Raises: StoreError, AuditUnavailableError."""
+        while True:
+            try:
+                await self._deliver()
+            except ClusterUnavailableError as error:
+                # What it has not looked at waits in the record.
+                log.warning("hook %s: nothing is delivered: %s", self.hook.id, error.detail)
+            await asyncio.sleep(_AWAY_SECONDS)
+
+    async def _deliver(self) -> None:
         latest = self._clock.now() + LONGEST_PAUSE
-        self.counts = await self._database.write(
-            partial(delivery_rows.limit_due, hook_id=self.hook.id, latest=latest)
-        )
+        self.counts = await self.queue.limit_due(latest)
         position = await self._database.write(partial(hook_rows.position, hook_id=self.hook.id))
         posts = TaskScope("a delivery to a hook")
         try:
@@ -121,15 +133,7 @@ class HookDeliveries:
             for event in events
             for outgoing in _outgoing(self.hook, event, owners.get(event.session_key))
         ]
-        self.counts = await self._database.write(
-            partial(
-                delivery_rows.enqueue,
-                hook_id=self.hook.id,
-                position=events[-1].id,
-                messages=messages,
-                now=self._clock.now(),
-            )
-        )
+        self.counts = await self.queue.enqueue(events[-1].id, messages, self._clock.now())
         self._news.set()
 
     # From the queue to the URL.
@@ -148,31 +152,25 @@ class HookDeliveries:
         now, free = self._clock.now(), AT_ONCE - len(self._sending)
         if due_at is None or due_at > now or not free:
             return due_at if free else None
-        claimed = await self._database.write(
-            partial(
-                delivery_rows.claim,
-                hook_id=self.hook.id,
-                without=frozenset(self._sending),
-                most=free,
-                now=now,
-                again_at=now + TRY_SECONDS + pause(1, random()),  # noqa: S311 - no secret
-            )
-        )
+        again_at = now + TRY_SECONDS + pause(1, random())  # noqa: S311 - no secret
+        claimed = await self.queue.claim(frozenset(self._sending), free, now, again_at)
         for delivery in claimed:
             self._sending.add(delivery.session_key)
             posts.spawn(self._send(delivery))
         return await self._next_due() if len(self._sending) < AT_ONCE else None
 
     async def _next_due(self) -> float | None:
-        without = frozenset(self._sending)
-        return await self._database.read(
-            partial(delivery_rows.next_due, hook_id=self.hook.id, without=without)
-        )
+        found = await self.queue.look(frozenset(self._sending), self._clock.now())
+        self.counts = found.counts
+        if self.counts.waiting < MOST_WAITING:
+            self._room.set()
+        return found.due_at
 
     async def _send(self, delivery: Delivery) -> None:
         """Sends a message and stores how that went.
 
-        Raises: StoreError; then it is due again later, because it was claimed.
+        Raises: StoreError, ClusterUnavailableError; then it is due again later, because it was
+        claimed.
         """
         try:
             error = await self._try(delivery)
@@ -206,9 +204,9 @@ class HookDeliveries:
         return None if 200 <= posted.status < 300 else f"status {posted.status}"
 
     async def _settle(self, delivery: Delivery, error: str | None) -> None:
-        """Stores how a try went. Raises: StoreError."""
+        """Stores how a try went. Raises: StoreError, ClusterUnavailableError."""
         step, outcomes = self._outcome(delivery, error)
-        self.counts = await self._database.write(step)
+        self.counts = await step()
         for outcome in outcomes:
             self._metrics.hook_delivery(outcome)
         if "undelivered" in outcomes:
@@ -216,17 +214,16 @@ class HookDeliveries:
 
     def _outcome(
         self, delivery: Delivery, error: str | None
-    ) -> tuple[Callable[[sqlite3.Connection], DeliveryCounts], tuple[str, ...]]:
+    ) -> tuple[Callable[[], Awaitable[DeliveryCounts]], tuple[str, ...]]:
         """The step that stores how a try went, and the outcomes that are counted."""
         now, tries = self._clock.now(), delivery.tries + 1
         if error is None:
-            return partial(delivery_rows.deliver, delivery=delivery, now=now), ("delivered",)
+            return partial(self.queue.deliver, delivery, now), ("delivered",)
         failed = FailedTry(delivery, error, recorded_now())
         if tries < MOST_TRIES:
             due_at = now + pause(tries, random())  # noqa: S311 - no secret
-            return partial(delivery_rows.postpone, failed=failed, due_at=due_at), ("failed",)
-        give_up = partial(delivery_rows.give_up, failed=failed, now=now, kept_since=kept_since())
-        return give_up, ("failed", "undelivered")
+            return partial(self.queue.postpone, failed, due_at), ("failed",)
+        return partial(self.queue.give_up, failed, now, kept_since()), ("failed", "undelivered")
 
 
 def pause(tries: int, chance: float) -> float:

@@ -1,14 +1,23 @@
 """Which hooks a caller may add, and whether anything may still be sent to one."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.operate.hooks.hook import Hook, beneath
 from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal, Role
-from orchestrator.settings.operator_hooks import checked_hook_url
+from orchestrator.settings.operator_hooks import (
+    OperatorHook,
+    checked_hook_url,
+    load_hook_secret,
+)
 from paddock.contract.words import HookEvent
+
+# Added over the API: by one key, or by all admins; and by all together.
+MOST_OF_KEY = 10
+MOST_HOOKS = 100
 
 
 class WantedHook(NamedTuple):
@@ -71,3 +80,30 @@ def may_see(principal: Principal, hook: Hook) -> bool:
     if principal.role is Role.ADMIN:
         return True
     return principal.role is Role.OPERATOR and hook.managed_by == principal.name
+
+
+def check_count(hooks: Iterable[Hook], managed_by: str | None) -> None:
+    """Raises: ConflictError if there are too many for another one."""
+    added = [hook for hook in hooks if not hook.configured]
+    own = sum(hook.managed_by == managed_by for hook in added)
+    if len(added) >= MOST_HOOKS or (managed_by is not None and own >= MOST_OF_KEY):
+        most = MOST_HOOKS if len(added) >= MOST_HOOKS else MOST_OF_KEY
+        raise ConflictError(
+            f"there are {most} hooks already, which is the maximum: remove one",
+            reason="too_many_hooks",
+        )
+
+
+def configured_hook(name: str, hook: OperatorHook, created: str) -> Hook:
+    """A hook of the operator's configuration. Raises: ConfigError."""
+    return Hook(
+        id=name,
+        url=hook.url,
+        events=hook.events,
+        key=hook.key,
+        managed_by=None,
+        set_by=None,
+        created_at=created,
+        secret=load_hook_secret(name, hook),
+        configured=True,
+    )

@@ -4,36 +4,46 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from orchestrator.ground.errors import AuditUnavailableError, ConflictError, NotFoundError
+from orchestrator.ground.errors import (
+    AuditUnavailableError,
+    ClusterUnavailableError,
+    ConflictError,
+    NotFoundError,
+)
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Supervised, TaskName, Tasks
-from orchestrator.operate.hooks import delivery_rows, hook_rows
+from orchestrator.operate.hooks import hook_rows
 from orchestrator.operate.hooks.clock import WallClock
+from orchestrator.operate.hooks.delivery_queue import DeliveryQueue, OwnQueue
 from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts, DeliveryStatus
 from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.hook_deliveries import HookDeliveries, kept_since
-from orchestrator.operate.hooks.hook_rules import HookRules, WantedHook, manager_of, may_see
+from orchestrator.operate.hooks.hook_rules import (
+    HookRules,
+    WantedHook,
+    check_count,
+    configured_hook,
+    manager_of,
+    may_see,
+)
+from orchestrator.operate.hooks.shared_hooks import HookSnapshot, SharedHooks
+from orchestrator.operate.hooks.shared_queue import SharedQueue
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.sealer import Sealer
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
-from orchestrator.settings.operator_hooks import HOOK_PREFIX, OperatorHook, load_hook_secret
+from orchestrator.settings.operator_hooks import HOOK_PREFIX, OperatorHook
 
 log = logging.getLogger(__name__)
-
-# Added over the API: by one key, or by all admins; and by all together.
-MOST_OF_KEY = 10
-MOST_HOOKS = 100
 
 
 class _Running(NamedTuple):
@@ -55,10 +65,16 @@ class Hooks:
         metrics: Metrics,
         tasks: Tasks,
         clock: WallClock,
+        shared: SharedHooks | None = None,
     ) -> None:
-        """Raises: ConfigError."""
+        """`shared` has those that were added over the API, if there is a cluster.
+
+        Raises: ConfigError.
+        """
         created = now()
-        self._hooks = {name: _configured(name, hook, created) for name, hook in configured.items()}
+        self._hooks = {
+            name: configured_hook(name, hook, created) for name, hook in configured.items()
+        }
         self._database = database
         self._recorder = recorder
         self._followers = followers
@@ -67,23 +83,53 @@ class Hooks:
         self._metrics = metrics
         self._tasks = tasks
         self._clock = clock
+        self._shared = shared
+        self._version = -1
         self._running: dict[str, _Running] = {}
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
         """Continues where an earlier run ended. Raises: StoreError."""
-        for hook, sealed in await self._database.read(hook_rows.stored):
-            secret = self._sealer.open(sealed, hook_rows.bound(hook))
-            if secret is None:
-                log.error("the secret of the hook %s is lost: add it again", hook.id)
-            self._hooks[hook.id] = replace(hook, secret=secret)
+        stored = await self._database.read(hook_rows.stored)
+        if self._shared is None:
+            for hook, sealed in stored:
+                self._hooks[hook.id] = hook_rows.opened(hook, sealed, self._sealer)
+        else:
+            for hook in (await _last_known(self._shared)).hooks:
+                self._hooks[hook.id] = hook
+            if stored:
+                log.warning(
+                    "%d hooks were added when this machine was alone, and are not used in the "
+                    "cluster: add them again",
+                    len(stored),
+                )
         try:
             await self._follow_configuration()
         except StoreError as error:
             # A full disk must not prevent the start; the tasks and the next start repeat it.
             log.error("hooks of the configuration: %s", error)
         for hook in self._hooks.values():
-            self._begin(hook)
+            await self._begin(hook)
+
+    async def changed(self, snapshot: HookSnapshot) -> None:
+        """The cluster has these instead."""
+        async with self._changing:
+            await self._adopt(snapshot)
+
+    async def _adopt(self, snapshot: HookSnapshot) -> None:
+        """Begins and ends what is different. What is older than what is here changes nothing."""
+        if snapshot.version < self._version:
+            return
+        self._version = snapshot.version
+        there = {hook.id: hook for hook in snapshot.hooks}
+        own = {name for name, hook in self._hooks.items() if hook.configured}
+        for hook_id in self._hooks.keys() - there.keys() - own:
+            await self._stop(hook_id)
+            del self._hooks[hook_id]
+            await self._queue(hook_id, configured=False).clear()
+        for hook in (there[name] for name in there.keys() - self._hooks.keys()):
+            self._hooks[hook.id] = hook
+            await self._begin(hook)
 
     async def _follow_configuration(self) -> None:
         """Clears hooks that left it; new ones get all messages from here on. Raises: StoreError."""
@@ -109,10 +155,17 @@ class Hooks:
             raise NotFoundError(f"there is no hook {hook_id}")
         return hook
 
-    def counts(self, hook: Hook) -> DeliveryCounts:
-        """How many of its messages wait, and how many were given up."""
+    async def counts(self, hook: Hook) -> DeliveryCounts:
+        """How many of its messages wait, and how many were given up.
+
+        Raises: ClusterUnavailableError.
+        """
         running = self._running.get(hook.id)
-        return DeliveryCounts(0, 0) if running is None else running.deliveries.counts
+        if running is None:
+            return DeliveryCounts(0, 0)
+        if self._shared is None or hook.configured:
+            return running.deliveries.counts
+        return await running.deliveries.queue.counts()
 
     def total(self) -> DeliveryCounts:
         """The counts of all hooks together."""
@@ -129,12 +182,15 @@ class Hooks:
         """Adds a hook, which gets messages about what is recorded from now on.
 
         Raises: ValidationError for its URL or key; PermissionDeniedError if the caller may not use
-        them; ConflictError if there are too many; AuditUnavailableError.
+        them; ConflictError if there are too many; AuditUnavailableError, ClusterUnavailableError.
         """
         managed_by = manager_of(principal)
         self._rules.check(wanted, managed_by)
         async with self._changing:
-            self._check_count(managed_by)
+            if self._shared is not None:
+                self._shared.check()
+                await self._adopt(await self._shared.read())
+            check_count(self._hooks.values(), managed_by)
             hook = Hook(
                 id=f"{HOOK_PREFIX}{secrets.token_hex(8)}",
                 url=wanted.url,
@@ -146,25 +202,33 @@ class Hooks:
                 secret=wanted.secret or SecretStr(secrets.token_urlsafe(32)),
             )
             assert hook.secret is not None  # noqa: S101 - just given
-            sealed = self._sealer.seal(hook.secret, hook_rows.bound(hook))
             draft = _draft("hook.create", principal, hook)
-            await self._record(hook, draft, hook_rows.adding(hook, sealed))
+            write = partial(self._record, hook)
+            if self._shared is None:
+                sealed = self._sealer.seal(hook.secret, hook_rows.bound(hook))
+                await write(draft, hook_rows.adding(hook, sealed))
+            else:
+                self._version = await self._shared.add(self._version, hook, draft, write)
             self._hooks[hook.id] = hook
-            self._begin(hook)
+            await self._begin(hook)
         return hook
 
     async def remove(self, principal: Principal, hook_id: str) -> Hook:
         """Removes a hook and its deliveries; nothing more is sent to it.
 
         Raises: NotFoundError; ConflictError if it is in the configuration; AuditUnavailableError
-        if the removal is not on record.
+        if the removal is not on record; ClusterUnavailableError if other nodes may still send.
         """
+        if self._shared is not None and hook_id not in self._hooks:
+            await self.changed(await self._shared.read())  # added elsewhere just now
         if self.get(principal, hook_id).configured:
             raise ConflictError(f"{hook_id} is in the operator's configuration")
         await self._stop(hook_id)
         async with self._changing:
             hook = self.get(principal, hook_id)
             draft = _draft("hook.remove", principal, hook)._replace(stop=True)
+            if self._shared is not None:
+                self._version = await self._shared.remove(hook_id) or self._version
             try:
                 await self._record(hook, draft, hook_rows.removing(hook_id))
             except AuditUnavailableError:
@@ -175,7 +239,9 @@ class Hooks:
             del self._hooks[hook_id]
         try:
             await self._clear(hook_id)
-        except StoreError as error:
+            if self._shared is not None:
+                await self._shared.clear()
+        except (StoreError, ClusterUnavailableError) as error:
             log.warning("the next start removes deliveries of the hook %s: %s", hook_id, error)
         return hook
 
@@ -187,34 +253,20 @@ class Hooks:
         after: int,
         limit: int,
     ) -> list[Delivery]:
-        """Messages that are not delivered, in the order of the record. Raises: NotFoundError."""
-        self.get(principal, hook_id)
-        return await self._database.browse(
-            partial(
-                delivery_rows.page,
-                hook_id=hook_id,
-                status=status,
-                after=after,
-                limit=limit,
-                kept_since=kept_since(),
-            )
-        )
+        """Messages that are not delivered, in the order of the record.
+
+        Raises: NotFoundError, ClusterUnavailableError.
+        """
+        queue = self._queue_of(self.get(principal, hook_id))
+        return await queue.page(status, after, limit, kept_since())
 
     async def retry(self, principal: Principal, hook_id: str, delivery_id: str) -> Delivery:
         """Sends an undelivered message again, with as many tries as a new one.
 
-        Raises: NotFoundError.
+        Raises: NotFoundError, ClusterUnavailableError.
         """
-        self.get(principal, hook_id)
-        found = await self._database.write(
-            partial(
-                delivery_rows.try_again,
-                hook_id=hook_id,
-                delivery_id=delivery_id,
-                now=self._clock.now(),
-                kept_since=kept_since(),
-            )
-        )
+        queue = self._queue_of(self.get(principal, hook_id))
+        found = await queue.try_again(delivery_id, self._clock.now(), kept_since())
         if found is None:
             raise NotFoundError(f"the hook has no undelivered message {delivery_id}")
         delivery, counts = found
@@ -222,20 +274,25 @@ class Hooks:
             self._running[hook_id].deliveries.wake(counts)
         return delivery
 
-    def _check_count(self, managed_by: str | None) -> None:
-        """Raises: ConflictError."""
-        added = [hook for hook in self._hooks.values() if not hook.configured]
-        own = sum(hook.managed_by == managed_by for hook in added)
-        if len(added) >= MOST_HOOKS or (managed_by is not None and own >= MOST_OF_KEY):
-            most = MOST_HOOKS if len(added) >= MOST_HOOKS else MOST_OF_KEY
-            raise ConflictError(
-                f"there are {most} hooks already, which is the maximum: remove one",
-                reason="too_many_hooks",
-            )
+    def _queue_of(self, hook: Hook) -> DeliveryQueue:
+        return self._queue(hook.id, configured=hook.configured)
 
-    def _begin(self, hook: Hook) -> None:
+    def _queue(self, hook_id: str, *, configured: bool) -> DeliveryQueue:
+        """Hooks of this node's configuration have their messages here."""
+        if self._shared is None or configured:
+            return OwnQueue(self._database, hook_id)
+        return SharedQueue(self._shared.database, self._database, hook_id, self._shared.node)
+
+    async def _begin(self, hook: Hook) -> None:
+        if self._shared is not None and not hook.configured:
+            begin = partial(hook_rows.begin_after, hook_id=hook.id, created_at=hook.created_at)
+            await self._database.write(begin)
         deliveries = HookDeliveries(
-            hook, self._database, self._followers, self._metrics, self._rules.refusal, self._clock
+            *(hook, self._queue_of(hook), self._database),
+            self._followers,
+            self._metrics,
+            self._rules.refusal,
+            self._clock,
         )
         task = self._tasks.start(TaskName.HOOKS, deliveries.run, rounds=deliveries.rounds)
         self._running[hook.id] = _Running(deliveries, task)
@@ -249,23 +306,16 @@ class Hooks:
         await self._recorder.record_of_key(hook.managed_by or ADMIN_NAME, draft, effect)
 
     async def _clear(self, hook_id: str) -> None:
-        while await self._database.write(partial(delivery_rows.clear, hook_id=hook_id)):
-            pass
+        await OwnQueue(self._database, hook_id).clear()
 
 
-def _configured(name: str, hook: OperatorHook, created: str) -> Hook:
-    """Raises: ConfigError."""
-    return Hook(
-        id=name,
-        url=hook.url,
-        events=hook.events,
-        key=hook.key,
-        managed_by=None,
-        set_by=None,
-        created_at=created,
-        secret=load_hook_secret(name, hook),
-        configured=True,
-    )
+async def _last_known(shared: SharedHooks) -> HookSnapshot:
+    """What the cluster has, or else this node's copy. Raises: StoreError."""
+    try:
+        await shared.clear()
+        return await shared.read()
+    except ClusterUnavailableError:
+        return await shared.copy()
 
 
 def _draft(operation: str, principal: Principal, hook: Hook) -> EventDraft:

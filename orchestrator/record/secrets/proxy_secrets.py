@@ -3,12 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from pydantic import SecretStr
 
 from orchestrator.ground.errors import (
     AuditUnavailableError,
+    ClusterUnavailableError,
     ConflictError,
     NotFoundError,
 )
@@ -20,6 +23,7 @@ from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.placeholders import filled
 from orchestrator.record.secrets.request_head import RequestHead
 from orchestrator.record.secrets.sealer import Sealer
+from orchestrator.record.secrets.shared_secrets import SharedSecrets, Snapshot
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_secrets import SecretUse
 from orchestrator.state import secret_rows
@@ -47,21 +51,52 @@ class ProxySecrets:
         recorder: Recorder,
         configured: ConfiguredSecrets,
         sealer: Sealer,
+        shared: SharedSecrets | None = None,
     ) -> None:
+        """`shared` has those of keys, if there is a cluster."""
         self._database = database
         self._recorder = recorder
         self._configured = configured
         self._sealer = sealer
+        self._shared = shared
+        self._version = -1
         self._held: dict[Holder, dict[str, Secret]] = {}
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
         """Loads what was set in earlier runs. Raises: StoreError."""
-        for secret, sealed in await self._database.read(secret_rows.stored):
+        stored = await self._database.read(secret_rows.stored)
+        if self._shared is not None:
+            self._adopt(await self._shared.copy())
+            with suppress(ClusterUnavailableError):
+                self._adopt(await self._shared.read())
+            own = [each for each in stored if each[0].holder.session_key]
+            if len(own) < len(stored):
+                log.warning(
+                    "%d secrets were set when this machine was alone, and are not used in the "
+                    "cluster: set them again",
+                    len(stored) - len(own),
+                )
+            stored = own
+        for secret, sealed in stored:
             value = self._sealer.open(sealed, secret_rows.bound(secret))
             if value is None:
                 log.error("the value of the secret %s is lost: set it again", secret.name)
             self._put(replace(secret, value=value))
+
+    async def changed(self, snapshot: Snapshot) -> None:
+        """The cluster has these instead."""
+        async with self._changing:
+            self._adopt(snapshot)
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        """Sessions' stay as they are. What is older than what is here changes nothing."""
+        if snapshot.version < self._version:
+            return
+        self._version = snapshot.version
+        self._held = {holder: each for holder, each in self._held.items() if holder.session_key}
+        for secret in snapshot.secrets:
+            self._put(secret)
 
     async def recover(self, sessions: Iterable[Session]) -> None:
         """Forgets the secrets of sessions that have ended. Raises: StoreError."""
@@ -130,7 +165,7 @@ class ProxySecrets:
         Raises: ConflictError if its name or its variable belongs to another one, or if there are
         too many; AuditUnavailableError, in which case nothing has changed; for a session,
         ValidationError if a secret variable's value would be stored, and the errors of
-        `Session.check_live`; the errors of `Recorder.check_room`.
+        `Session.check_live`; the errors of `Recorder.check_room`; ClusterUnavailableError.
         """
         if not isinstance(place, Session):
             return await self._set(principal, place, name, use, value)
@@ -142,13 +177,20 @@ class ProxySecrets:
     async def _set(
         self, principal: Principal, place: Place, name: str, use: SecretUse, value: SecretStr
     ) -> Secret:
+        shared = None if isinstance(place, Session) else self._shared
         async with self._changing:
+            if shared is not None:
+                self._adopt(await shared.read())
             secret = self._new(principal, holder_of(place), name, use, value)
             draft = _draft("secret.set", principal, secret)
             if isinstance(place, Session):
                 check_not_stored(draft.args, await self._recorder.cut(place, draft.args))
-            sealed = self._sealer.seal(value, secret_rows.bound(secret))
-            await self._record(place, draft, secret_rows.putting(secret, sealed))
+            write = partial(self._record, place)
+            if shared is None:
+                sealed = self._sealer.seal(value, secret_rows.bound(secret))
+                await write(draft, secret_rows.putting(secret, sealed))
+            else:
+                self._version = await shared.put(self._version, secret, value, draft, write)
             if isinstance(place, Session) and secret.holder not in self._held:
                 self._end_with(place)
             self._put(secret)
@@ -173,13 +215,19 @@ class ProxySecrets:
     async def remove(self, principal: Principal, place: Place, name: str) -> Secret:
         """Removes a secret; no later request has it.
 
-        Raises: NotFoundError; AuditUnavailableError if that is not on record.
+        Raises: NotFoundError; AuditUnavailableError if that is not on record;
+        ClusterUnavailableError if other nodes may still have it.
         """
         holder = holder_of(place)
+        shared = None if isinstance(place, Session) else self._shared
+        if shared is not None and self.get(holder, name) is None:
+            await self.changed(await shared.read())  # set elsewhere just now
         self._withdraw(holder, name)
         async with self._changing:
             secret = self._withdraw(holder, name)
             draft = _draft("secret.remove", principal, secret)._replace(stop=True)
+            if shared is not None:
+                self._version = await shared.remove(secret)
             try:
                 await self._record(place, draft, secret_rows.removing(secret))
             except AuditUnavailableError:

@@ -156,7 +156,7 @@ class EgressListener:
                 self._admit,
                 partial(proxy.secrets.fill, session),
                 self._records,
-                partial(proxy.slots.next, session.key),
+                self._slot,
                 program,
             )
             try:
@@ -165,6 +165,12 @@ class EgressListener:
             except SpentError:
                 self.shut()
                 self._on_spent(self._session)
+
+    async def _slot(self) -> None:
+        """Returns when a connection may pass its next bytes on, and its key has some."""
+        session, proxy = self._session, self._proxy
+        await proxy.slots.next(session.key)
+        await proxy.key_bytes.ready(session.owner)
 
     @contextmanager
     def _rechecked(self, exchange: EgressExchange) -> Iterator[None]:

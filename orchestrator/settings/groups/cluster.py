@@ -77,7 +77,7 @@ _NEEDED = {
     "node_key": "the key of this node's certificate",
     "node_ca": "the certificate of the authority that has signed those of the gateways",
 }
-_OPTIONAL = ("cluster_database_password_file", "node_labels")
+_OPTIONAL = ("cluster_database_password_file", "cluster_secrets_key_file", "node_labels")
 
 
 class ClusterSettings(BaseModel):
@@ -96,6 +96,12 @@ class ClusterSettings(BaseModel):
     cluster_database_password_file: _File | None = Field(
         default=None,
         description="The file with the password of the database's user, if it is not in the URL.",
+    )
+    cluster_secrets_key_file: _File | None = Field(
+        default=None,
+        description="The file with the key that seals the secrets and hooks of the cluster's keys, "
+        "the same on all nodes: at least 32 random characters. Without it, a node can't have "
+        "them.",
     )
     cluster_keys_seconds: Annotated[int, Field(ge=0, le=604800)] = Field(
         default=900,

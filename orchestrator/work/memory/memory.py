@@ -1,33 +1,29 @@
 """The long-term memory: searched and written by sessions, kept in order by their hosts."""
 
-import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
-from orchestrator.ground.errors import ConflictError, NotFoundError, PermissionDeniedError
+from orchestrator.cluster.shared import Write
+from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.ground.events import EventDraft, now
-from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.memory_levels import SEARCH, WRITE, check_memory
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
-from orchestrator.work.memory import memory_rows
 from orchestrator.work.memory.entries import (
     DEFAULT,
     MOST_BOOTSTRAP,
-    MOST_ENTRIES,
     MOST_FOUND,
+    EntryKind,
     MemoryEntry,
     Wanted,
     fenced,
 )
+from orchestrator.work.memory.memory_store import MemoryStore, gone
 
 # The risk tiers of levels that read and write, apart from the rules of levels: if either is wrong,
 # the other still refuses.
@@ -44,12 +40,9 @@ class Bootstrap(NamedTuple):
 class Memory:
     """Entries belong to a key: its sessions share them, and no others see them."""
 
-    def __init__(self, database: Database, recorder: Recorder) -> None:
-        self._database = database
+    def __init__(self, store: MemoryStore, recorder: Recorder) -> None:
+        self._store = store
         self._recorder = recorder
-        # One change of a key's entries at a time: otherwise a change could bring back an entry that
-        # is removed meanwhile, and additions could pass the maximum together.
-        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # For sessions.
 
@@ -59,14 +52,11 @@ class Memory:
         """The entries with one of the words, the best first; without words, the newest.
 
         Raises: PermissionDeniedError by the level; the errors of `Session.check_live`,
-        `SessionSecrets.check_known` and `Recorder.check_room`.
+        `SessionSecrets.check_known` and `Recorder.check_room`; ClusterUnavailableError.
         """
         args = {"namespace": namespace, "query": words, "limit": limit}
         await self._admit(principal, session, SEARCH, args)
-        limit = min(limit, MOST_FOUND)
-        found = await self._database.browse(
-            lambda connection: memory_rows.found(connection, session.owner, namespace, words, limit)
-        )
+        found = await self._store.found(session.owner, namespace, words, min(limit, MOST_FOUND))
         await self._record_found(principal, session, args, found)
         return found
 
@@ -86,9 +76,7 @@ class Memory:
         }
         check_not_stored(stored, await self._recorder.cut(session, stored))
         draft = _draft(principal, WRITE, args)._replace(decision="allow")
-        async with self._alone(session.owner):
-            await self._check_count(session.owner)
-            await self._recorder.record(session, draft, memory_rows.saving(entry))
+        await self._store.add(entry, draft, partial(self._recorder.record, session))
         return entry
 
     async def bootstrap(self, principal: Principal, session: Session, namespace: str) -> Bootstrap:
@@ -112,12 +100,8 @@ class Memory:
         return (await self.bootstrap(principal, session, DEFAULT)).text
 
     async def _first(self, session: Session, namespace: str) -> list[MemoryEntry]:
-        kinds = ("sop", "bootstrap")
-        return await self._database.read(
-            lambda connection: memory_rows.first_of(
-                connection, session.owner, namespace, kinds, MOST_BOOTSTRAP
-            )
-        )
+        kinds: tuple[EntryKind, ...] = ("sop", "bootstrap")
+        return await self._store.first_of(session.owner, namespace, kinds, MOST_BOOTSTRAP)
 
     async def _admit(
         self, principal: Principal, session: Session, tool: str, args: dict[str, object]
@@ -155,72 +139,55 @@ class Memory:
         self, owner: str | None, namespace: str | None, before: str | None, limit: int
     ) -> list[MemoryEntry]:
         """Entries of a key, or of all, newest first; those before the one with that id."""
-        return await self._database.browse(
-            lambda connection: memory_rows.listed(connection, owner, namespace, before, limit)
-        )
+        return await self._store.listed(owner, namespace, before, limit)
 
     async def add(self, principal: Principal, owner: str, wanted: Wanted) -> MemoryEntry:
-        """Adds an entry to a key's. Raises: ConflictError if there are too many."""
+        """Adds an entry to a key's.
+
+        Raises: ConflictError if there are too many; ClusterUnavailableError.
+        """
         entry = _entry(wanted, owner, principal.name, None)
-        async with self._alone(owner):
-            await self._check_count(owner)
-            await self._keep(principal, entry)
+        await self._store.add(entry, _kept(principal, entry), self._of_key(owner))
         return entry
 
     async def change(self, principal: Principal, entry_id: str, wanted: Wanted) -> MemoryEntry:
-        """Replaces what an entry contains. Raises: NotFoundError."""
-        async with self._held(principal, entry_id) as entry:
-            changed = replace(
-                entry,
-                text=wanted.text,
-                namespace=wanted.namespace,
-                tags=wanted.tags,
-                kind=wanted.kind,
-                # The host stands for it from now on.
-                session_id=None,
-                written_by=principal.name,
-                changed_at=now(),
-            )
-            await self._keep(principal, changed)
+        """Replaces what an entry contains. Raises: NotFoundError, ClusterUnavailableError."""
+        changed = replace(
+            await self._visible(principal, entry_id),
+            text=wanted.text,
+            namespace=wanted.namespace,
+            tags=wanted.tags,
+            kind=wanted.kind,
+            # The host stands for it from now on.
+            session_id=None,
+            written_by=principal.name,
+            changed_at=now(),
+        )
+        write = self._of_key(changed.owner)
+        await self._store.replace(changed, _kept(principal, changed), write)
         return changed
 
     async def remove(self, principal: Principal, entry_id: str) -> MemoryEntry:
-        """Forgets an entry. Raises: NotFoundError."""
-        async with self._held(principal, entry_id) as entry:
-            draft = EventDraft(
-                "memory.remove", actor=principal.name, decision="allow", args={"id": entry.id}
-            )
-            effect = memory_rows.removing(entry.id)
-            await self._recorder.record_of_key(entry.owner, draft, effect)
+        """Forgets an entry. Raises: NotFoundError, ClusterUnavailableError."""
+        entry = await self._visible(principal, entry_id)
+        draft = EventDraft(
+            "memory.remove", actor=principal.name, decision="allow", args={"id": entry.id}
+        )
+        await self._store.remove(entry, draft, self._of_key(entry.owner))
         return entry
 
-    async def _keep(self, principal: Principal, entry: MemoryEntry) -> None:
-        draft = _draft(principal, WRITE, _recorded(entry))._replace(decision="allow")
-        await self._recorder.record_of_key(entry.owner, draft, memory_rows.saving(entry))
-
-    @asynccontextmanager
-    async def _held(self, principal: Principal, entry_id: str) -> AsyncIterator[MemoryEntry]:
-        """An entry that nobody else changes meanwhile. Raises: NotFoundError."""
-        owner = (await self._visible(principal, entry_id)).owner
-        async with self._alone(owner):
-            yield await self._visible(principal, entry_id)
-
-    def _alone(self, owner: str) -> asyncio.Lock:
-        return self._changing.setdefault(owner, asyncio.Lock())
+    def _of_key(self, owner: str) -> Write:
+        return partial(self._recorder.record_of_key, owner)
 
     async def _visible(self, principal: Principal, entry_id: str) -> MemoryEntry:
-        entry = await self._database.read(partial(memory_rows.get, entry_id=entry_id))
+        entry = await self._store.get(entry_id)
         if entry is None or principal.sees_owner not in (None, entry.owner):
-            raise NotFoundError(f"there is no entry {entry_id}")
+            raise gone(entry_id)
         return entry
 
-    async def _check_count(self, owner: str) -> None:
-        if await self._database.read(partial(memory_rows.counted, owner=owner)) >= MOST_ENTRIES:
-            raise ConflictError(
-                f"the memory of {owner} has {MOST_ENTRIES} entries, which is the maximum: remove "
-                "some",
-                reason="too_many_entries",
-            )
+
+def _kept(principal: Principal, entry: MemoryEntry) -> EventDraft:
+    return _draft(principal, WRITE, _recorded(entry))._replace(decision="allow")
 
 
 def _draft(principal: Principal, tool: str, args: dict[str, object]) -> EventDraft:

@@ -2,19 +2,15 @@
 
 import hashlib
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.ground.store.effect import Effect
 from orchestrator.work.memory.entries import MemoryEntry
+from orchestrator.work.memory.words import WORD, asked
 
 _COLUMNS = "id, owner, namespace, kind, text, tags, session_id, written_by, created_at, changed_at"
-_WORD = re.compile(r"\w+")
-# Words of a search, and characters of each.
-_MOST_WORDS = 32
-_MOST_LETTERS = 64
 
 
 def counted(connection: sqlite3.Connection, owner: str) -> int:
@@ -27,7 +23,7 @@ def found(
     connection: sqlite3.Connection, owner: str, namespace: str, words: str, limit: int
 ) -> list[MemoryEntry]:
     """The entries that have one of the words, the best first; without words, the newest."""
-    if not _WORD.search(words):
+    if not WORD.search(words):
         return _entries(
             connection,
             "WHERE owner = ? AND namespace = ? ORDER BY number DESC LIMIT ?",
@@ -120,8 +116,7 @@ def removing(entry_id: str) -> Effect:
 
 def _query(owner: str, namespace: str, words: str) -> str:
     """Any of the words, each as a literal."""
-    literal = [word[:_MOST_LETTERS] for word in _WORD.findall(words)[:_MOST_WORDS]]
-    some = " OR ".join(f'"{word}"' for word in literal)
+    some = " OR ".join(f'"{word}"' for word in asked(words))
     return f'place : "{_place(owner, namespace)}" AND {{text tags}} : ({some})'
 
 

@@ -1,0 +1,69 @@
+"""Follows what the cluster's database shares: told at each change, and looked at again at times."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from orchestrator.cluster.shared import CHANNEL, Connection, SharedDatabase
+from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+
+log = logging.getLogger(__name__)
+
+# A connection without news may be a dead one.
+LOOK_SECONDS = 20.0
+_PAUSE_SECONDS = 3.0
+_ROUND_SECONDS = 60.0
+
+# Looks at what may have changed. Raises: errors of the database.
+Update = Callable[[Connection], Awaitable[None]]
+
+
+class Following:
+    """One connection and one task for all that is followed. `add` comes before `start`."""
+
+    def __init__(self, database: SharedDatabase, look_seconds: float = LOOK_SECONDS) -> None:
+        """`look_seconds` is how often the database is asked without news."""
+        self._database = database
+        self._look = look_seconds
+        self._updates: list[Update] = []
+        self._rounds = Rounds(_ROUND_SECONDS)
+        self._task: Supervised | None = None
+
+    def add(self, update: Update) -> None:
+        """`update` is called when something may have changed."""
+        self._updates.append(update)
+
+    def start(self, tasks: Tasks) -> None:
+        """Begins to follow."""
+        self._task = tasks.start(TaskName.SHARED, self._run, rounds=self._rounds)
+
+    async def close(self) -> None:
+        """Follows no more."""
+        if self._task is not None:
+            await self._task.close()
+
+    async def _run(self) -> None:
+        while True:
+            with self._rounds.round() as this:
+                try:
+                    await self._follow()
+                except ClusterUnavailableError as error:
+                    this.failed = True
+                    log.warning(
+                        "changes of what the cluster shares are not heard: %s", error.detail
+                    )
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self) -> None:
+        """Raises: ClusterUnavailableError when the database is away."""
+        told = asyncio.Event()
+        async with self._database.listening(CHANNEL, told.set) as connection:
+            while True:
+                told.clear()
+                for update in self._updates:
+                    await update(connection)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._look):
+                        await told.wait()

@@ -4,11 +4,11 @@
 # Usage: kubelet.sh DIRECTORY; the directory is the machine's.
 set -euo pipefail
 directory=$1
-mountpoint -q /run/paddock && exit 0
+mountpoint -q /run/state && exit 0
 
 # Manifests have one path for all machines.
-mkdir -p /run/paddock "$directory/state"
-mount --bind "$directory/state" /run/paddock
+mkdir -p /run/state "$directory/state"
+mount --bind "$directory/state" /run/state
 touch /run/docker.sock
 mount --bind "$directory/engine.sock" /run/docker.sock
 mount -t tmpfs -o mode=0755,nosuid,nodev logs /var/log
@@ -32,11 +32,14 @@ SETTINGS
 cat >"$directory/runtime" <<'RUNTIME'
 #!/bin/sh
 for word; do
-    case $before in --bundle | -b) bundle=$word ;; esac
+    case $before in
+        --bundle | -b) file=$word/config.json ;;
+        --process | -p) file=$word ;;
+    esac
     before=$word
 done
-[ -z "$bundle" ] || sed -i -e 's/,"CAP_SYS_RESOURCE"//g' -e 's/"CAP_SYS_RESOURCE",//g' \
-    -e 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$bundle/config.json"
+[ -z "$file" ] || sed -i -e 's/,"CAP_SYS_RESOURCE"//g' -e 's/"CAP_SYS_RESOURCE",//g' \
+    -e 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$file"
 exec runc "$@"
 RUNTIME
 chmod 0755 "$directory/runtime"

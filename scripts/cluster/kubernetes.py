@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from orchestrator.cluster.certificates import issue
 from scripts.cluster import joining
 from scripts.cluster.database import Database
+from scripts.cluster.kubernetes_flags import API_PORT, PAUSE, control_plane, kubelet
 from scripts.cluster.layout import GATEWAY_PORT, ClusterError, Layout, Record
 from scripts.cluster.machines import ROOT, Machine
 from scripts.cluster.nodes import without_settings
@@ -39,17 +40,19 @@ _NAMES = (
     "kubectl",
 )
 _PREPARE = Path(__file__).with_name("kubelet.sh")
-# The first process of a pod, which does nothing.
-_PAUSE = "paddock/pause:latest"
-_API_PORT = 6443
 _SECONDS = 300
 # What differs here from what operators apply: a path that all machines have, a reservation that
-# fits beside others, and the name that Kubernetes 1.20 has for what is `policy/v1` since 1.21.
+# fits beside others, the name that Kubernetes 1.20 has for what is `policy/v1` since 1.21, a label,
+# and ports of machines, because there is no network of pods.
 _DIFFERENCES = {
-    "/var/lib/paddock": "/run/paddock",
+    "/var/lib/paddock": "/run/state",
     'requests: {cpu: "2", memory: 4Gi}': "requests: {cpu: 100m, memory: 256Mi}",
     "requests: {cpu: 250m,": "requests: {cpu: 100m,",
     "apiVersion: policy/v1\n": "apiVersion: policy/v1beta1\n",
+    "- {name: PADDOCK_NODE_LISTEN": (
+        '- {name: PADDOCK_NODE_LABELS, value: \'{"machine": "$(PADDOCK_NODE)"}\'}\n'
+        "            - {name: PADDOCK_NODE_LISTEN"
+    ),
     "containerPort: 8760}": f"containerPort: 8760, hostPort: {GATEWAY_PORT}}}",
 }
 
@@ -57,9 +60,9 @@ _DIFFERENCES = {
 def missing() -> str | None:
     """Why there can be no Kubernetes here; None if there can."""
     lacking = [name for name in _NAMES if not (PROGRAMS / name).exists()]
-    return (
-        f"no {', '.join(lacking)} in {PROGRAMS}: `make kubernetes` builds them" if lacking else None
-    )
+    if not lacking:
+        return None
+    return f"no {', '.join(lacking)} in {PROGRAMS}: `make test-kubernetes` builds them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,11 @@ class Kubernetes:
         return [f"http://{machine.address}:{GATEWAY_PORT}" for machine in self.machines.values()]
 
     @property
+    def admin(self) -> Path:
+        """The configuration of a client that may do everything."""
+        return self._directory / "admin.json"
+
+    @property
     def _directory(self) -> Path:
         return self.layout.directory / "kubernetes"
 
@@ -92,13 +100,15 @@ class Kubernetes:
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._write_credentials()
-        for name, flags in self._control_plane().items():
+        for name, flags in control_plane(self._directory, self.first.address).items():
             _start(self.first, name, flags)
         self._until("the API server does not answer", "get", "--raw=/readyz")
         for machine in self.machines.values():
             _make_pause(machine, self.record.image)
             _run(machine, ["bash", str(_PREPARE), str(machine.directory)])
-            _start(machine, "kubelet", self._kubelet(machine))
+            credential = self._directory / f"{machine.name}.json"
+            flags = kubelet(machine.name, machine.address, machine.directory, credential)
+            _start(machine, "kubelet", flags)
         nodes = [f"node/{name}" for name in self.machines]
         self._until("no kubelet has registered", "get", *nodes)
         self.kubectl("wait", "--for=condition=Ready", f"--timeout={_SECONDS}s", *nodes)
@@ -131,7 +141,7 @@ class Kubernetes:
         return done.stdout
 
     def _ask(self, *arguments: str, document: object = None) -> subprocess.CompletedProcess[str]:
-        config = f"--kubeconfig={self._directory / 'admin.json'}"
+        config = f"--kubeconfig={self.admin}"
         return subprocess.run(
             [str(PROGRAMS / "kubectl"), config, "--namespace=paddock", *arguments],
             env=without_settings(),
@@ -148,76 +158,6 @@ class Kubernetes:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{failing}: {done.stderr.strip()}")
             time.sleep(0.5)  # it does not announce when it is ready
-
-    def _control_plane(self) -> dict[str, list[str]]:
-        """The programs of the first machine with their flags, in the order of their starts."""
-        folder, address = self._directory, self.first.address
-        admin = f"--kubeconfig={folder / 'admin.json'}"
-        accounts = folder / "accounts.key"
-        return {
-            "etcd": [
-                "--data-dir=/run/etcd",
-                "--listen-client-urls=http://127.0.0.1:2379",
-                "--advertise-client-urls=http://127.0.0.1:2379",
-                "--listen-peer-urls=http://127.0.0.1:2380",
-            ],
-            "kube-apiserver": [
-                "--etcd-servers=http://127.0.0.1:2379",
-                f"--bind-address={address}",
-                f"--advertise-address={address}",
-                f"--secure-port={_API_PORT}",
-                f"--tls-cert-file={folder / 'apiserver.pem'}",
-                f"--tls-private-key-file={folder / 'apiserver.key'}",
-                f"--token-auth-file={folder / 'tokens.csv'}",
-                "--authorization-mode=Node,RBAC",
-                "--enable-admission-plugins=NodeRestriction",
-                "--allow-privileged=true",
-                "--service-cluster-ip-range=10.96.0.0/16",
-                "--service-account-issuer=https://kubernetes",
-                f"--service-account-key-file={accounts}",
-                f"--service-account-signing-key-file={accounts}",
-                "--anonymous-auth=false",
-            ],
-            "kube-controller-manager": [
-                admin,
-                f"--service-account-private-key-file={accounts}",
-                f"--root-ca-file={folder / 'ca.pem'}",
-                "--leader-elect=false",
-            ],
-            "kube-scheduler": [admin, "--leader-elect=false"],
-        }
-
-    def _kubelet(self, machine: Machine) -> list[str]:
-        own = machine.directory / "kubelet"
-        return [
-            f"--kubeconfig={self._directory / f'{machine.name}.json'}",
-            f"--hostname-override={machine.name}",
-            f"--node-ip={machine.address}",
-            f"--address={machine.address}",
-            "--node-labels=paddock=node",
-            f"--root-dir={own}",
-            f"--cert-dir={own / 'pki'}",
-            f"--volume-plugin-dir={own / 'volume-plugins'}",
-            f"--experimental-dockershim-root-directory={own / 'dockershim'}",
-            "--docker-endpoint=unix:///run/docker.sock",
-            f"--pod-infra-container-image={_PAUSE}",
-            # Containers are in the groups that the engine makes; two kubelets would end each
-            # other's pods in groups of one name.
-            "--cgroup-driver=cgroupfs",
-            "--cgroups-per-qos=false",
-            "--enforce-node-allocatable=",
-            "--feature-gates=DevicePlugins=false",
-            "--protect-kernel-defaults=true",
-            "--oom-score-adj=0",
-            "--max-open-files=65536",
-            "--fail-swap-on=false",
-            "--anonymous-auth=false",
-            "--authorization-mode=AlwaysAllow",
-            "--read-only-port=0",
-            "--healthz-port=0",
-            "--eviction-hard=",
-            "--image-gc-high-threshold=100",
-        ]
 
     def _write_credentials(self) -> None:
         """A token for the administrator and for each kubelet, and the API server's certificate."""
@@ -238,7 +178,7 @@ class Kubernetes:
     def _credential(self, file: str, user: str, group: str) -> str:
         """Writes a configuration for a client; returns the API server's line for it."""
         token = secrets.token_hex(16)
-        server = f"https://{self.first.address}:{_API_PORT}"
+        server = f"https://{self.first.address}:{API_PORT}"
         cluster = {"server": server, "certificate-authority": str(self._directory / "ca.pem")}
         config = {
             "apiVersion": "v1",
@@ -297,7 +237,7 @@ def _list(items: list[dict[str, Any]]) -> dict[str, Any]:
 def _make_pause(machine: Machine, image: str) -> None:
     recipe = f'FROM {image}\nENTRYPOINT ["/usr/bin/sleep", "infinity"]\n'.encode()
     with closing(machine.engine()) as engine:
-        engine.images.build(fileobj=BytesIO(recipe), tag=_PAUSE)
+        engine.images.build(fileobj=BytesIO(recipe), tag=PAUSE, rm=True)
 
 
 def _start(machine: Machine, program: str, flags: list[str]) -> None:

@@ -18,6 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import psutil
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -41,6 +42,8 @@ _NAMES = (
 )
 _PREPARE = Path(__file__).with_name("kubelet.sh")
 _SECONDS = 300
+# As much of a process's name as the kernel keeps.
+_NAME_BYTES = 15
 # What differs here from what operators apply: a path that all machines have, a reservation that
 # fits beside others, the name that Kubernetes 1.20 has for what is `policy/v1` since 1.21, a label,
 # and ports of machines, because there is no network of pods.
@@ -242,14 +245,24 @@ def _make_pause(machine: Machine, image: str) -> None:
 
 def _start(machine: Machine, program: str, flags: list[str]) -> None:
     """Starts one of the programs on a machine, whose end is its end, unless it runs there."""
-    first = machine.first_process()
-    if first is not None and any(each.name() == program[:15] for each in first.children(True)):
+    if _runs(machine, program):
         return
     log = machine.directory / f"{program}.log"
     # It outlives the command that starts it.
     script = 'exec "$@" </dev/null >>"$0" 2>&1'
     words = ["setsid", "--fork", "sh", "-c", script, str(log), str(PROGRAMS / program), *flags]
     _run(machine, words)
+
+
+def _runs(machine: Machine, program: str) -> bool:
+    first = machine.first_process()
+    for process in [] if first is None else first.children(recursive=True):
+        try:
+            if process.name() == program[:_NAME_BYTES]:
+                return True
+        except psutil.NoSuchProcess:
+            continue
+    return False
 
 
 def _run(machine: Machine, words: list[str]) -> None:

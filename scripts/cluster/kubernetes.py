@@ -40,14 +40,14 @@ _NAMES = (
     "kubelet",
     "kubectl",
 )
-_PREPARE = Path(__file__).with_name("kubelet.sh")
+PREPARE = Path(__file__).with_name("kubelet.sh")
 _SECONDS = 300
 # As much of a process's name as the kernel keeps.
 _NAME_BYTES = 15
 # What differs here from what operators apply: a path that all machines have, a reservation that
 # fits beside others, the name that Kubernetes 1.20 has for what is `policy/v1` since 1.21, a label,
 # and ports of machines, because there is no network of pods.
-_DIFFERENCES = {
+DIFFERENCES = {
     "/var/lib/paddock": "/run/state",
     'requests: {cpu: "2", memory: 4Gi}': "requests: {cpu: 100m, memory: 256Mi}",
     "requests: {cpu: 250m,": "requests: {cpu: 100m,",
@@ -108,7 +108,7 @@ class Kubernetes:
         self._until("the API server does not answer", "get", "--raw=/readyz")
         for machine in self.machines.values():
             _make_pause(machine, self.record.image)
-            _run(machine, ["bash", str(_PREPARE), str(machine.directory)])
+            _run(machine, ["bash", str(PREPARE), str(machine.directory)])
             credential = self._directory / f"{machine.name}.json"
             flags = kubelet(machine.name, machine.address, machine.directory, credential)
             _start(machine, "kubelet", flags)
@@ -123,7 +123,7 @@ class Kubernetes:
         shutil.copytree(MANIFESTS, copies)
         for path in copies.glob("*.yaml"):
             text = path.read_text()
-            for ours, here in _DIFFERENCES.items():
+            for ours, here in DIFFERENCES.items():
                 text = text.replace(ours, here)
             path.write_text(text)
         objects = [_namespace(), *self._secrets()]

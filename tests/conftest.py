@@ -100,8 +100,8 @@ def quick_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "orchestrator.operate.operator.reload.load_levels",
-            lambda directory, runtimes=None: (
-                packaged() if directory is None else load_levels(directory, runtimes)
+            lambda directory, runtimes=None, **cluster: (
+                packaged() if directory is None else load_levels(directory, runtimes, **cluster)
             ),
         )
         patch.setattr("orchestrator.operate.operator.reload.STEP_MS", 20)

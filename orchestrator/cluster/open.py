@@ -1,10 +1,13 @@
 """Opens the floor of the cluster: what the settings say, or one machine alone."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
+from orchestrator.cluster.directory import Directory
+from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
@@ -13,13 +16,18 @@ from orchestrator.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClusterFloor:
-    """What the cluster decides, or this node where it is alone."""
+    """What the cluster decides, or this node where it is alone, which has no `directory`."""
 
     places: Places
+    moves: Moves
+    directory: Directory | None
     cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
     outbox: Outbox
+    shipped: ShippedRecords = field(default_factory=NoCopies)
+    copies: WorkspaceCopies = field(default_factory=NoCopies)
+    lost: LostSessions = field(default_factory=NoCopies)
 
 
 async def open_cluster(
@@ -28,7 +36,9 @@ async def open_cluster(
     """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
+        return ClusterFloor(
+            OwnPlaces(), NoMoves(), None, OwnUsage(), file_keys, NoMembership(), outbox
+        )
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
         from orchestrator.cluster.postgres.open import open_store
@@ -37,4 +47,15 @@ async def open_cluster(
             "PADDOCK_CLUSTER: a node needs asyncpg: `pip install 'paddock-server[cluster]'`"
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
-    return ClusterFloor(store.places, store.usage, store.keys, store.membership, outbox)
+    return ClusterFloor(
+        store.places,
+        store.moves,
+        store.directory,
+        store.usage,
+        store.keys,
+        store.membership,
+        outbox,
+        store.shipped,
+        store.copies,
+        store.lost,
+    )

@@ -9,7 +9,14 @@ from pathlib import Path
 from gateway.privileges import UID
 from scripts.cluster.database import Database
 from scripts.cluster.gateways import give_password
-from scripts.cluster.layout import MOST_NODES, NODE_TLS_PORT, ClusterError, Layout, Record
+from scripts.cluster.layout import (
+    MOST_NODES,
+    NODE_TLS_PORT,
+    PREVIEWS_FURTHER,
+    ClusterError,
+    Layout,
+    Record,
+)
 from scripts.cluster.nodes import without_settings
 
 # Its name, and that of its database.
@@ -63,6 +70,9 @@ def node_settings(layout: Layout, record: Record, database: Database, name: str)
         "PADDOCK_NODE": name,
         # Gateways pass on what clients have called them.
         "PADDOCK_ALLOWED_HOSTS": "127.0.0.1,localhost",
+        "PADDOCK_COMPAT": "e2b,openhands,swerex",
+        # Links to ports of sessions lead to the first gateway.
+        **_shown_at(min(record.ports.values(), default=None)),
         "PADDOCK_NODE_LISTEN": f"{address}:{NODE_TLS_PORT}",
         "PADDOCK_NODE_URL": f"https://{address}:{NODE_TLS_PORT}",
         **_certified(layout, "NODE", name),
@@ -73,8 +83,15 @@ def gateway_settings(layout: Layout, database: Database) -> dict[str, str]:
     """What a gateway needs, but for its port."""
     return {
         **access(database, layout.gateway_password),
+        "PADDOCK_GATEWAY_PREVIEW_DOMAIN": "localhost",
         **_certified(layout, "GATEWAY", "gateway"),
     }
+
+
+def _shown_at(port: int | None) -> dict[str, str]:
+    if port is None:
+        return {}
+    return {"PADDOCK_PREVIEW_URL": f"http://127.0.0.1:{port + PREVIEWS_FURTHER}"}
 
 
 def access(database: Database, password_file: Path) -> dict[str, str]:

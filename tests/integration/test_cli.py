@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.forked import ROOT, in_a_shell
+from tests.support.forked import in_a_shell
 from tests.support.limits import PROGRAM_SECONDS
-from tests.support.server import Server, leaving_nothing
+from tests.support.server import ROOT, Server, leaving_nothing
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT
 
 
 @functools.cache
@@ -60,7 +59,7 @@ class Forked:
         await self.wait()
         return output, None
 
-    def send_signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: int) -> None:
         """Sends it, unless the program has ended."""
         if self.returncode is None:
             with suppress(ProcessLookupError):

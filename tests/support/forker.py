@@ -52,8 +52,8 @@ def main(name: str) -> None:
 def _forked(listener: socket.socket) -> list[str]:
     """The words of a program, in its process; none at the end of this one."""
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        if sys.stdin in ready:
+        ready, _, _ = select.select([listener.fileno(), 0], [], [])
+        if 0 in ready:
             return []
         connection, _ = listener.accept()
         with connection:
@@ -80,9 +80,9 @@ def _kept(connection: socket.socket) -> list[str]:
 
 def _await(connection: socket.socket, pid: int) -> None:
     """Waits for the program's end, and has signals reach it meanwhile."""
-    ended = os.pidfd_open(pid)
+    ended, client = os.pidfd_open(pid), connection.fileno()
     while True:
-        ready, _, _ = select.select([ended, connection], [], [])
+        ready, _, _ = select.select([ended, client], [], [])
         if ended in ready:
             return
         number = connection.recv(16)

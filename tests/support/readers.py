@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.support.forked import ROOT, in_a_shell
-from tests.support.server import Server
+from tests.support.forked import in_a_shell
+from tests.support.server import ROOT, Server
 
 # The documents' curl must not hide a refusal.
 _CURL = '#!/bin/sh\nexec {curl} --fail-with-body "$@"\n'

@@ -95,6 +95,8 @@ async def told(plane: ControlPlane, detail: str) -> None:
 def test_none_is_left_out() -> None:
     # A control plane has these in a cluster only; tests/cluster/ has theirs.
     in_cluster = {TaskName.LEASE, TaskName.OUTBOX, TaskName.CLUSTER_KEYS}
+    in_cluster |= {TaskName.SHIPPING, TaskName.OLD_ROWS, TaskName.FENCING}
+    in_cluster |= {TaskName.COPIES, TaskName.TAKEOVER}
     assert {*ROUNDS, TaskName.POLICY_WATCH, *in_cluster} == set(TaskName)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of Kubernetes that tests of `deploy/kubernetes` start, from Debian's source
 # package, into /var/cache/paddock-kubernetes; it installs nothing. On Debian 12; elsewhere it says
-# so, and these tests are skipped. The first time takes 10 to 30 minutes and 6 GB.
+# so, and these tests are skipped. The first time takes 10 to 30 minutes and 4 GB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign test-cluster agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -39,6 +39,10 @@ endif
 
 test-cluster: dev image postgres ## the tests of more than one machine, all of them
 	@$(python) -m pytest -q tests/cluster $(ARGS)
+
+test-kubernetes: dev image postgres ## deploy/kubernetes on a real one, which it builds first, on Debian 12
+	@scripts/kubernetes.sh
+	@$(python) -m pytest -q tests/kubernetes $(ARGS)
 
 test-foreign: dev image conformance ## clients of other projects, with these projects' own tests, from PyPI and npm
 	@$(python) -m pytest -q tests/foreign --keep-results $(ARGS)
@@ -102,6 +106,7 @@ clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .cluster ] || [ -e /var/cache/paddock-cluster ]; then \
 		scripts/venv.sh && $(python) -m scripts.cluster down --images; fi
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
+	@rm -rf /var/cache/paddock-kubernetes
 	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:

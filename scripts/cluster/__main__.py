@@ -22,6 +22,10 @@ _DIRECTORY = ROOT / ".cluster"
 _PLUGS = {"cut": network.cut, "heal": network.heal}
 # By the kind of part that they are for.
 _ANY, _NODE, _PLUGGED = "node1, gateway1, database, …", "node1, …", "node1, database, …"
+_MANAGERS = {
+    "swarm": "join the machines' engines to a Swarm, which runs deploy/swarm",
+    "kubernetes": "start a Kubernetes of the machines, which runs deploy/kubernetes",
+}
 _COMMANDS = {
     "start": (_ANY, "start it, and wait until it is ready; a node's control plane"),
     "stop": (_ANY, "stop it cleanly; a node's sandboxes keep running"),
@@ -43,8 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "up":
             cluster.up(options.nodes, options.image, step, options.gateways, options.port)
             _print_where(cluster)
-        elif options.command == "swarm":
-            cluster.swarm(options.nodes, options.image, options.control_plane, step)
+        elif options.command in _MANAGERS:
+            start = getattr(cluster, options.command)
+            start(options.nodes, options.image, options.control_plane, step)
             _print_database(cluster)
         elif options.command == "postgres":
             cluster.postgres(step)
@@ -87,18 +92,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--gateways", type=int, default=2, help="how many (default: 2)")
     port = "of the first gateway; the others have the next ones (default: %(default)s)"
     command.add_argument("--port", type=int, default=GATEWAY_PORT, help=port)
-    text = "join the machines' engines to a Swarm, which runs deploy/swarm"
-    command = commands.add_parser("swarm", help=text)
-    command.add_argument("nodes", nargs="?", type=int, default=2, help="how many (default: 2)")
-    command.add_argument(
-        "--image", default=SANDBOX.image, help="of sandboxes (default: %(default)s)"
-    )
-    command.add_argument(
-        "--control-plane",
-        default=CONTROL_PLANE.image,
-        metavar="IMAGE",
-        help="of nodes and gateways (default: %(default)s)",
-    )
+    for name, text in _MANAGERS.items():
+        command = commands.add_parser(name, help=text)
+        command.add_argument("nodes", nargs="?", type=int, default=2, help="how many (default: 2)")
+        command.add_argument(
+            "--image", default=SANDBOX.image, help="of sandboxes (default: %(default)s)"
+        )
+        command.add_argument(
+            "--control-plane",
+            default=CONTROL_PLANE.image,
+            metavar="IMAGE",
+            help="of nodes and gateways (default: %(default)s)",
+        )
     commands.add_parser("postgres", help="start the database alone")
     commands.add_parser("where", help="print the URLs, and where the keys are")
     command = commands.add_parser("down", help="end and remove all of it, whatever its state")

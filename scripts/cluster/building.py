@@ -12,6 +12,8 @@ from pathlib import Path
 from scripts.cluster import images, joining, network, removal
 from scripts.cluster.database import Database, programs
 from scripts.cluster.gateways import Gateway
+from scripts.cluster.kubernetes import Kubernetes
+from scripts.cluster.kubernetes import missing as kubernetes_missing
 from scripts.cluster.layout import (
     DATABASE,
     DATABASE_PORT,
@@ -99,15 +101,8 @@ class Cluster:
 
         Returns when nodes and gateways are ready. Raises: ClusterError, DatabaseError.
         """
-        check(nodes, 0, self.layout)
-        ids = {each: images.id_of(each) for each in (image, control_plane)}
-        with self.alone():
-            self._prepare(Record("", nodes, image, 0, GATEWAY_PORT), ids, report)
-            if own := [node.name for node in self.nodes() if node.process() is not None]:
-                raise ClusterError(f"a control plane runs on {own[0]}: stop it, or `down` first")
-            record = self.layout.read()
-            machines = {name: self.node(name).machine for name in record.names}
-            swarm = Swarm(self.layout, record, self.database, machines)
+        with self._machines(nodes, [image, control_plane], report) as machines:
+            swarm = Swarm(self.layout, self.layout.read(), self.database, machines)
             swarm.join()
             report(f"{swarm.manager.name} is the manager of a Swarm of {len(machines)}")
             swarm.deploy(control_plane)
@@ -116,6 +111,38 @@ class Cluster:
             for url in swarm.gateways:
                 report(f"a gateway is ready on {url}")
             return swarm
+
+    def kubernetes(self, nodes: int, image: str, control_plane: str, report: Report) -> Kubernetes:
+        """Starts a Kubernetes of the machines, and runs `deploy/kubernetes` there.
+
+        `control_plane` is the image that its manifests name. Returns when nodes and gateways are
+        ready. Raises: ClusterError, DatabaseError.
+        """
+        if (reason := kubernetes_missing()) is not None:
+            raise ClusterError(reason)
+        with self._machines(nodes, [image, control_plane], report) as machines:
+            made = Kubernetes(self.layout, self.layout.read(), self.database, machines)
+            made.start()
+            report(f"{len(machines)} kubelets are ready")
+            made.deploy()
+            report("the manifests are applied")
+            made.wait()
+            for url in made.gateways:
+                report(f"a gateway is ready on {url}")
+            return made
+
+    @contextmanager
+    def _machines(
+        self, nodes: int, names: list[str], report: Report
+    ) -> Iterator[dict[str, Machine]]:
+        """Machines on which an engine's own manager starts nodes and gateways."""
+        check(nodes, 0, self.layout)
+        ids = {name: images.id_of(name) for name in names}
+        with self.alone():
+            self._prepare(Record("", nodes, names[0], 0, GATEWAY_PORT), ids, report)
+            if own := [node.name for node in self.nodes() if node.process() is not None]:
+                raise ClusterError(f"a control plane runs on {own[0]}: stop it, or `down` first")
+            yield {node.name: node.machine for node in self.nodes()}
 
     def postgres(self, report: Report) -> None:
         """Starts the database alone. Raises: ClusterError, DatabaseError."""

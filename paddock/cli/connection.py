@@ -85,7 +85,7 @@ class Connection:
                 *(self.url, self.key),
                 key_file=self.key_file,
                 context=self.context,
-                local=server(),
+                local=server,  # finding it looks through all installed packages
             )
             return Paddock(found.url, found.key)
         except NoAddressError as error:

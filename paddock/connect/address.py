@@ -47,7 +47,7 @@ def find_address(
     *,
     key_file: Path | None = None,
     context: str | None = None,
-    local: Local | None = None,
+    local: Callable[[], Local] | None = None,
 ) -> Address:
     """The address and the key that the arguments, the variables, a context or this machine name.
 
@@ -55,7 +55,7 @@ def find_address(
     or the current one; the state directory of this machine. A context's key is sent only to its own
     URL. The state directory's key is sent to a URL that the user has named, and otherwise only to
     the control plane that has recorded there where it listens: any program may listen at the
-    default address. `local` is this machine's server; None: the installed one.
+    default address. `local` finds this machine's server when it is needed; None: the installed one.
 
     Raises: NoAddressError.
     """
@@ -72,12 +72,14 @@ def find_address(
         if name is not None:
             chosen = contexts.named(name)
             return Address(chosen.url, chosen.key if asked is None else asked)
-    here = local or _Installed()
+    if named is not None and asked is not None:
+        return Address(named, asked)
+    if named is not None and (known := load_contexts().of_url(named)) is not None:
+        return Address(named, known.key)
+    here = _Installed() if local is None else local()
     place = here.find_url() if named is None else named
     if asked is not None:
         return Address(place, asked)
-    if named is not None and (known := load_contexts().of_url(named)) is not None:
-        return Address(place, known.key)
     found = here.find_key()
     if named is None:
         here.check_announced()

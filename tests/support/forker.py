@@ -42,6 +42,8 @@ def main(name: str) -> None:
         # What is here stays shared between all programs.
         gc.freeze()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        # Interrupted tests end it by the end of its input.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("ready", flush=True)
         words = _forked(listener)
     if words:
@@ -93,6 +95,7 @@ def _await(connection: socket.socket, pid: int) -> None:
 
 def _become(asked: dict[str, Any], descriptors: list[int]) -> list[str]:
     """The program's words, with its environment, its directory and its streams set."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)

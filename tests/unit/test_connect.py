@@ -50,35 +50,35 @@ def store() -> None:
 
 
 def test_without_anything_it_is_the_one_of_this_machine() -> None:
-    assert find_address(local=Here()) == Address("http://127.0.0.1:8700", "key-of-here")
+    assert find_address(local=Here) == Address("http://127.0.0.1:8700", "key-of-here")
     silent = Here()
     silent.announced = False
     with pytest.raises(NoAddressError):
-        find_address(local=silent)
-    assert find_address("http://x:1", local=silent).key == "key-of-here"
+        find_address(local=lambda: silent)
+    assert find_address("http://x:1", local=lambda: silent).key == "key-of-here"
 
 
 def test_arguments_come_before_variables_before_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     store()
-    assert find_address(local=Here()) == Address(ONE.url, ONE.key)
+    assert find_address(local=Here) == Address(ONE.url, ONE.key)
     monkeypatch.setenv("PADDOCK_CONTEXT", "two")
-    assert find_address(local=Here()) == Address(TWO.url, TWO.key)
+    assert find_address(local=Here) == Address(TWO.url, TWO.key)
     monkeypatch.setenv("PADDOCK_URL", "http://set.example")
     monkeypatch.setenv("PADDOCK_KEY", "key-of-the-environment")
     found = Address("http://set.example", "key-of-the-environment")
-    assert find_address(local=Here()) == found
-    assert find_address("http://a:1", "k", local=Here()) == Address("http://a:1", "k")
+    assert find_address(local=Here) == found
+    assert find_address("http://a:1", "k", local=Here) == Address("http://a:1", "k")
     # A context that is named is used with its own key.
-    assert find_address(context="one", local=Here()) == Address(ONE.url, ONE.key)
+    assert find_address(context="one", local=Here) == Address(ONE.url, ONE.key)
     assert find_address(None, "mine", context="one") == Address(ONE.url, "mine")
 
 
 def test_a_key_of_a_context_goes_only_to_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     store()
-    assert find_address("http://elsewhere:9", local=Here()).key == "key-of-here"
-    assert find_address("http://two.example:2", local=Here()).key == TWO.key
+    assert find_address("http://elsewhere:9", local=Here).key == "key-of-here"
+    assert find_address("http://two.example:2", local=Here).key == TWO.key
     monkeypatch.setenv("PADDOCK_URL", "http://two.example:2/")
-    assert find_address(local=Here()).key == TWO.key
+    assert find_address(local=Here).key == TWO.key
 
 
 def test_a_key_file_is_read(tmp_path: Path) -> None:

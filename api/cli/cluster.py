@@ -220,7 +220,8 @@ async def drain(
     if not move:
         if wait or end:
             raise typer.BadParameter("needs --move", param_hint="--wait, --end")
-        return await _drain(node, as_json=as_json)
+        await _drain(node, as_json=as_json)
+        return None
     async with connection.open() as paddock:
         with working(f"moving the sessions of {node}"):
             changed = await paddock.nodes.drain(

@@ -19,7 +19,8 @@ def best_target(
         and node.name != source
         and level in node.report.levels
         and (image is None or image in node.report.images)
-        and _load(node) < 1
+        # Cores and memory may be given to more sandboxes than use them at once.
+        and node.report.used.sandboxes < node.report.capacity.sandboxes
     ]
     return min(able, key=lambda node: (_load(node), node.name), default=None)
 

@@ -1,4 +1,4 @@
-"""Empties this node: its idle sessions move to others, busy ones are waited for until a deadline."""
+"""Empties this node: idle sessions move to others, busy ones are waited for until a deadline."""
 
 import asyncio
 import logging

@@ -125,9 +125,11 @@ def test_a_loss_in_the_middle_leaves_one_life(cluster: Cluster, lost: str) -> No
         _wait(lambda: _works(paddock, session.id))
         home = _home(cluster, session.id)
         assert paddock.sessions.get(session.id).exec(shell=COUNT).stdout == "1\n"
-        with client(cluster, cluster.node(_other(home))) as other:
-            with pytest.raises((NotFoundError, SessionTerminatedError)):
-                other.sessions.get(session.id).exec(shell=COUNT)
+        with (
+            client(cluster, cluster.node(_other(home))) as other,
+            pytest.raises((NotFoundError, SessionTerminatedError)),
+        ):
+            other.sessions.get(session.id).exec(shell=COUNT)
         _nothing_left(cluster, session.id, home)
         paddock.sessions.close(session.id, purge=True)
 

@@ -1,6 +1,6 @@
 """A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,13 @@ from orchestrator.cluster.base import (
     Place,
     Summary,
 )
-from orchestrator.cluster.directory import Directory
+from orchestrator.cluster.directory import (
+    ClusterNode,
+    Position,
+    SessionFilters,
+    SessionsPage,
+    Where,
+)
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.moves import Fate, Offer
 from orchestrator.cluster.open import ClusterFloor
@@ -71,7 +77,7 @@ class Cluster:
     repeated: int = 0
     # Moves by the key of the new life, and who knows the nodes, if anybody moves sessions.
     moves: dict[str, "Moving"] = field(default_factory=dict)
-    directory: Directory | None = None
+    nodes: Callable[[], Awaitable[Sequence[ClusterNode]]] | None = None
     # Called by a commit before it is done, and after it.
     at_commit: Callable[[bool], None] = lambda done: None
 
@@ -103,9 +109,31 @@ class Cluster:
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
             moves = MovesInMemory(self, node, outbox)
-            return ClusterFloor(part, moves, self.directory, part, keys, part, outbox)
+            return ClusterFloor(part, moves, _Known(self), part, keys, part, outbox)
 
         return open_floor
+
+
+class _Known:
+    """What nodes ask of the directory."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def nodes(self) -> Sequence[ClusterNode]:
+        assert self._cluster.nodes is not None
+        return await self._cluster.nodes()
+
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        raise NotImplementedError
+
+    def following(self) -> AsyncGenerator[Sequence[ClusterNode], None]:
+        raise NotImplementedError
+
+    async def sessions(
+        self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters
+    ) -> SessionsPage:
+        raise NotImplementedError
 
 
 class MovesInMemory:

@@ -42,7 +42,7 @@ from tests.support.cluster_in_memory import Cluster
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
-from tests.support.until import until
+from tests.support.until import pause, until
 
 pytestmark = pytest.mark.slow
 
@@ -182,9 +182,11 @@ async def _after(nodes: Nodes, earlier: Session) -> str:
         moves = await other.plane.database.read(_count_of_moves)
         return not kept and not moves
 
+    turn = 0
     async with asyncio.timeout(WAIT_SECONDS):
         while not await is_clean():
-            await asyncio.sleep(0)
+            turn += 1
+            await pause(turn)
     assert not (other.settings.state_dir / "session-workspaces" / "box").is_symlink()
     for machine in nodes.machines.values():
         assert machine.plane is not None
@@ -215,7 +217,7 @@ async def _close(nodes: Nodes, planes: list[ControlPlane]) -> None:
         await plane.close()
 
 
-@how(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@how(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(
     source=st.none() | st.integers(0, MOST_WRITES),
     target=st.none() | st.integers(0, MOST_WRITES),

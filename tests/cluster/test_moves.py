@@ -85,11 +85,10 @@ def test_what_cannot_move_stays_and_says_why(cluster: Cluster) -> None:
             paddock.nodes.move("stays", "elsewhere")
         with pytest.raises(ConflictError, match="already"):
             paddock.nodes.move("stays", here)
-        command = session.processes.start("sleep 600")
+        session.processes.start("sleep 600")
         with pytest.raises(PaddockError, match="commands or requests run"):
             paddock.nodes.move("stays", _other(here))
         session.interrupt()
-        command.wait()
         paddock.nodes.drain(_other(here))
         with pytest.raises(ConflictError, match="takes no sessions"):
             paddock.nodes.move("stays", _other(here))

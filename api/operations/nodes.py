@@ -3,9 +3,20 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
+from api.views.nodes import shown_node
 from orchestrator.ground.errors import NotFoundError
+from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
-from paddock.contract.cluster import MoveBody, Moved, Node, Nodes
+from orchestrator.sessions.in_cluster.capacity import NodeCapacity
+from paddock.contract.cluster import (
+    DrainBody,
+    Drained,
+    DrainedSession,
+    MoveBody,
+    Moved,
+    Node,
+    Nodes,
+)
 from paddock.contract.requests import NoBody
 
 _TAG = "Nodes"
@@ -38,11 +49,25 @@ async def list_nodes(context: Context) -> Nodes:
     tag=_TAG,
     summary="Give a node no new sessions",
     answers=_CHANGED,
-    errors=_ERRORS,
+    errors=(*_ERRORS, "cluster_unavailable"),
+    examples={"drain": {}, "move": {"move": True, "wait": 600, "busy": "end"}},
 )
-async def drain_node(context: Context, name: str, body: NoBody) -> Node:
-    """The node gets no new sessions; those that it has stay. Only admins' keys may do this."""
-    raise _unknown(name)
+async def drain_node(
+    context: Context, draining: Draining, node: NodeCapacity, name: str, body: DrainBody
+) -> Node:
+    """The node gets no new sessions. Those that it has stay, or move to other nodes with `move`.
+
+    Idle ones move at once, busy ones are waited for; those with children, context packs or volumes
+    stay where they are. The answer comes when that is done, and says what has become of them. Asked
+    again, it goes on. Only admins' keys may do this.
+    """
+    if not body.move or name != draining.node:
+        raise _unknown(name)
+    drained = await context.work.complete(draining.run(body.wait, ends=body.busy == "end"))
+    stayed = [DrainedSession(id=each, reason=why) for each, why in drained.stayed.items()]
+    return shown_node(
+        node.report(), Drained(moved=drained.moved, ended=drained.ended, stayed=stayed)
+    )
 
 
 @operation(

@@ -17,7 +17,7 @@ from gateway.faces.asking import Answer, Query
 from gateway.faces.asking import Asked as AllAnswers
 from gateway.faces.decisions import Decisions
 from gateway.faces.key_routes import KeyFaces
-from gateway.faces.nodes import NodeChanges, NodeList
+from gateway.faces.nodes import NodeChanges, NodeList, drain_of
 from gateway.faces.pages import APPROVALS, SEARCH, MergedList
 from gateway.faces.positions import Position, Positions, Series
 from gateway.faces.queries import (
@@ -29,6 +29,8 @@ from gateway.faces.sessions import ListPage, SessionList
 from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
 from gateway.open import Gateway
+from gateway.proxy import Exchange, read_body
+from orchestrator.ground.errors import TooLargeError
 from orchestrator.ground.serving import stream
 from paddock.contract.audit import DenialsQuery
 from paddock.contract.cluster import Nodes
@@ -141,8 +143,20 @@ class Faces:
 
     async def _change_node(self, asked: Asked) -> web.StreamResponse:
         asked.query(NoQuery)
-        info = asked.request.match_info
-        return _model((await self._nodes.change(info["name"], info["change"])).encode())
+        request = asked.request
+        info = request.match_info
+        body = await read_body(request, _MOST_BODY)
+        if body is None:
+            raise TooLargeError(f"the body is over the limit, {_MOST_BODY} bytes")
+        moves = info["change"] == "drain" and drain_of(body).move
+        node = await self._nodes.change(info["name"], info["change"])
+        member = self._gateway.members.named(info["name"]) if moves else None
+        if member is None:
+            return _model(node.encode())
+        # The node moves its sessions by itself, by the word of the same caller.
+        answer = await Exchange(request, member, body=body).answer()
+        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
+        return answer
 
     async def _follow_all(self, asked: Asked) -> web.StreamResponse:
         request = asked.request

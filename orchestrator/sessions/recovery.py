@@ -189,8 +189,10 @@ class Recovery:
             else:
                 await self._adopt(session, container)
             await self._complete_miss(session)
-            # A deadline that passed meanwhile ends it before it can be used.
-            await self._sessions.expire(session)
+            # A deadline that passed meanwhile ends it before it can be used, unless it is in doubt
+            # whose it is.
+            if not session.moving:
+                await self._sessions.expire(session)
             if session.live:
                 self._sessions.deadlines.watch(session)
         FaultPoint.START_TAKEN_UP.reached()

@@ -1,6 +1,14 @@
 """A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +26,15 @@ from orchestrator.cluster.base import (
     Summary,
 )
 from orchestrator.cluster.copies import MOST_EVENTS, PIECE_BYTES, ShippedEvent, WorkspaceCopy
+from orchestrator.cluster.directory import (
+    ClusterNode,
+    Position,
+    SessionFilters,
+    SessionsPage,
+    Where,
+)
 from orchestrator.cluster.messages import Kind
+from orchestrator.cluster.moves import Fate, Offer
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.errors import ClusterUnavailableError, ConflictError
@@ -41,6 +57,15 @@ class Placed:
     summary: Summary
     workspace_before: int | None
     number: int = 1
+
+
+@dataclass
+class Moving:
+    """An offer, which is committed or not."""
+
+    source_key: str
+    node: str
+    committed: bool = False
 
 
 @dataclass
@@ -77,6 +102,11 @@ class Cluster:
         self.silent_seconds = silent_seconds
         for subscriber in self.of_renewals:
             subscriber()
+    # Moves by the key of the new life, and who knows the nodes, if anybody moves sessions.
+    moves: dict[str, "Moving"] = field(default_factory=dict)
+    nodes: Callable[[], Awaitable[Sequence[ClusterNode]]] | None = None
+    # Called by a commit before it is done, and after it.
+    at_commit: Callable[[bool], None] = lambda done: None
 
     def check(self) -> None:
         """Raises: ClusterUnavailableError while it is away."""
@@ -105,9 +135,88 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, NoMoves(), None, part, keys, part, outbox, part, part)
+            moves = MovesInMemory(self, node, outbox)
+            return ClusterFloor(
+                part, moves, _Known(self), part, keys, part, outbox, part, part
+            )
 
         return open_floor
+
+
+class _Known:
+    """What nodes ask of the directory."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def nodes(self) -> Sequence[ClusterNode]:
+        assert self._cluster.nodes is not None
+        return await self._cluster.nodes()
+
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        raise NotImplementedError
+
+    def following(self) -> AsyncGenerator[Sequence[ClusterNode], None]:
+        raise NotImplementedError
+
+    async def sessions(
+        self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters
+    ) -> SessionsPage:
+        raise NotImplementedError
+
+
+class MovesInMemory:
+    """One node's moves."""
+
+    def __init__(self, cluster: Cluster, node: str, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._outbox = outbox
+
+    async def offer(self, offer: Offer) -> None:
+        await self._outbox.delivered()
+        self._cluster.check()
+        place = self._cluster.places.get(offer.source_key)
+        if place is None or (place.node, place.number) != (offer.source, offer.number):
+            raise ConflictError("the place has changed")
+        self._cluster.moves[offer.session_key] = Moving(offer.source_key, self._node)
+
+    async def commit(self, source_key: str, number: int, session_key: str) -> None:
+        await self._outbox.delivered()
+        cluster = self._cluster
+        cluster.at_commit(False)
+        cluster.check()
+        offer, place = cluster.moves.get(session_key), cluster.places.get(source_key)
+        if offer is None or offer.committed or offer.source_key != source_key:
+            raise ConflictError("there is no offer")
+        if place is None or (place.node, place.number) != (self._node, number):
+            raise ConflictError("the place has changed")
+        offer.committed = True
+        del cluster.places[source_key]
+        cluster.places[session_key] = replace(place, node=offer.node, number=number + 1)
+        owner, _, size = cluster.workspaces[place.id]
+        cluster.workspaces[place.id] = (owner, offer.node, size)
+        cluster.at_commit(True)
+        if cluster.loses_answers:
+            raise ClusterUnavailableError("the answer is lost")
+
+    async def settle(self, session_key: str) -> Place | None:
+        self._cluster.check()
+        for key, each in list(self._cluster.moves.items()):
+            if session_key in (key, each.source_key) and not each.committed:
+                del self._cluster.moves[key]
+        place = self._cluster.places.get(session_key)
+        if place is None or place.node != self._node:
+            return None
+        return Place(self._node, 1, place.number)
+
+    def arrived(self, session_key: str) -> Effect:
+        return self._outbox.putting(Kind.ARRIVED, messages.arrived(session_key))
+
+    async def fate(self, source_key: str) -> Fate:
+        self._cluster.check()
+        pending = any(each.source_key == source_key for each in self._cluster.moves.values())
+        return Fate.PENDING if pending else Fate.THERE
 
 
 class NodePart:
@@ -262,10 +371,15 @@ class NodePart:
     def _apply(self, kind: Kind, body: Mapping[str, Any]) -> None:
         cluster = self._cluster
         if kind is Kind.PURGED:
-            cluster.workspaces.pop(body["workspace_id"].lower(), None)
+            name = body["workspace_id"].lower()
+            if name in cluster.workspaces and cluster.workspaces[name][1] == self._node:
+                del cluster.workspaces[name]
+            return
+        if kind is Kind.ARRIVED:
+            cluster.moves.pop(body["session_key"], None)
             return
         placed = cluster.places.get(body["session_key"])
-        if placed is None:
+        if placed is None or placed.node != self._node:
             return
         if kind is Kind.CHANGED:
             placed.summary = messages.read_summary(body["summary"])

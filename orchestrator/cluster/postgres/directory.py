@@ -148,6 +148,8 @@ def _query(
         rows = [f"parent = {value(plain(filters.parent).lower())}"]
     if owner is not None:
         rows.append(f"owner = {value(owner)}")
+    # An earlier life of a session that has moved is in its record, and in no list.
+    rows.append("status <> 'moved'")
     wanted = ["true"]
     match filters.status:
         case None:

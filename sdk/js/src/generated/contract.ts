@@ -700,6 +700,32 @@ export type DiskUsage = {
   limit_bytes: number;
 };
 
+/** What happens to the sessions of a node that is drained. */
+export type DrainBody = {
+  /** Whether they move to other nodes; otherwise they stay. */
+  move?: boolean | undefined;
+  /** How many seconds busy sessions are waited for. */
+  wait?: number | undefined;
+  /** What happens then to sessions that have not moved. */
+  busy?: "stay" | "end" | undefined;
+};
+
+/** What has become of a node's sessions. */
+export type Drained = {
+  /** How many have moved to other nodes. */
+  moved: number;
+  /** How many were ended, because they could not be moved. */
+  ended: number;
+  /** The others, with the reason for each. */
+  stayed: readonly DrainedSession[];
+};
+
+/** A session that stays on a node that is drained. */
+export type DrainedSession = {
+  id: string;
+  reason: string;
+};
+
 /** The body of `PUT …/egress`; what is missing stays as it is, and null removes all rules. */
 export type EgressBody = {
   only?: NarrowingBody | null | undefined;
@@ -1951,6 +1977,8 @@ export type Node = {
   images: readonly string[];
   /** Its program's version. */
   version: string;
+  /** What has become of its sessions, if they were to be moved. */
+  drained?: Drained | null | undefined;
 };
 
 /** Cores, bytes of memory and sandboxes. */
@@ -5294,7 +5322,7 @@ export interface Operations {
       name: string;
     };
     query: {};
-    body: NoBody;
+    body: DrainBody;
     answer: Node;
     events: never;
   };

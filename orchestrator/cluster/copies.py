@@ -71,13 +71,14 @@ class WorkspaceCopies(Protocol):
 class LostSession:
     """A session whose node is lost, with the copy of it that is reserved for this node.
 
-    `node` and `place` say where it was. `event` is the last one of its chain that was copied, with
-    its hash; 0 and 64 zeros: none was.
+    `node`, its `url` and `place` say where it was. `event` is the last one of its chain that was
+    copied, with its hash; 0 and 64 zeros: none was.
     """
 
     copy: WorkspaceCopy
     number: int
     node: str
+    url: str
     place: int
     event: int
     hash: str

@@ -143,6 +143,16 @@ def test_an_idle_session_is_copied_once_until_it_is_used_again(node: NodeRestart
     assert node.cluster.copies.keys() == {"a"}
 
 
+def test_a_handle_that_was_replaced_is_in_no_copy(node: NodeRestarts) -> None:
+    session = create(node, "low", RECOVERED)
+    node.run(copying(node).copy_all())
+    before = session.handle_sha256
+    node.run(node.plane.sessions.changes.rotate_handle(ADMIN, session))
+    node.run(node.plane.outbox.delivered())
+    copy, _ = node.cluster.copies["a"]
+    assert copy.handle_sha256 == session.handle_sha256 != before
+
+
 def test_what_is_busy_or_too_large_is_not_copied(node: NodeRestarts) -> None:
     session = create(node, "low", RECOVERED)
     with session.using():

@@ -63,7 +63,8 @@ def taking(refusing: Refusing, waiting: Lost, **machines: bool) -> TakingOver:
 
 COMPLETE = """{"place": 1, "continued": {"earlier": {"node": "", "session_key": "k",
 "incarnation": 3, "event": 0, "hash": ""}, "owner": "ann", "handle_sha256": "old",
-"level_sha256": "l", "own_rules": {}, "egress_usage": {}, "reissues": 0, "secret_names": [], "seal_key": ""}}"""
+"level_sha256": "l", "own_rules": {}, "egress_usage": {}, "reissues": 0, "secret_names": [],
+"seal_key": ""}}"""
 
 
 async def test_a_machine_that_answers_keeps_its_sessions() -> None:

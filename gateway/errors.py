@@ -29,6 +29,16 @@ def lost(name: str) -> NodeLostError:
     )
 
 
+def lost_creation(name: str, session_id: str) -> NodeLostError:
+    """What is said about a node that was lost before it said whether it has made a session."""
+    return NodeLostError(
+        f"the node {name} went away after the request was sent: ask for the session {session_id}; "
+        "another request for this id makes no second one",
+        node=name,
+        session_id=session_id,
+    )
+
+
 def status_of(error: PaddockError) -> HTTPStatus | None:
     """The status of a gateway's own error; None: as the domain's table has it."""
     return HTTPStatus.BAD_GATEWAY if isinstance(error, NodeLostError) else None

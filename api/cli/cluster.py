@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from api.cli import cluster_record
 from api.cli.cluster_database import (
     ask,
     cluster_access,
@@ -13,17 +14,20 @@ from api.cli.cluster_database import (
     with_database,
     without_driver,
 )
-from paddock.cli.exits import Failure
+from paddock.cli.connection import Connection, perhaps_remote, remote
+from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import Cell, note, print_fields, print_json, size, working
+from paddock.cli.output import Cell, note, print_done, print_fields, print_json, size, working
 from paddock.cli.several import confirm
 
 if TYPE_CHECKING:
     from orchestrator.cluster.directory import Node
     from orchestrator.cluster.postgres.pool import ClusterDatabase
+    from paddock.client import Paddock
 
 app = group("A cluster of several machines: its database, its nodes and their certificates.")
+app.command(epilog=example("paddock cluster record web-1 > web-1.jsonl"))(cluster_record.record)
 
 # Somebody waits for the names in a shell.
 _COMPLETION_SECONDS = 2.0
@@ -197,13 +201,73 @@ def _row(item: dict[str, Any]) -> tuple[Cell, ...]:
     )
 
 
-@app.command(epilog=example("paddock cluster drain node-1"))
-def drain(node: _Node) -> None:
-    """Put no new sessions on a node; those that it has go on."""
+@app.command(epilog=example("paddock cluster drain node-1 --move --wait 600"))
+@perhaps_remote
+async def drain(
+    connection: Connection,
+    node: _Node,
+    move: Annotated[bool, typer.Option("--move", help="Move its sessions to other nodes.")] = False,
+    wait: Annotated[
+        int,
+        typer.Option(metavar="SECONDS", min=0, max=86_400, help="How long busy ones may take."),
+    ] = 0,
+    end: Annotated[bool, typer.Option("--end", help="End what has not moved by then.")] = False,
+    as_json: AsJson = False,
+) -> int | None:
+    """Put no new sessions on a node; those that it has go on, or move to other nodes.
+
+    Without --move only the database is asked. To move sessions, a gateway is asked, with an admin's
+    key. The command may be repeated; its status is 1 if sessions stay that were to move.
+    """
+    if not move:
+        if wait or end:
+            raise typer.BadParameter("needs --move", param_hint="--wait, --end")
+        await _drain(node, as_json=as_json)
+        return None
+    async with connection.open() as paddock:
+        with working(f"moving the sessions of {node}"):
+            changed = await paddock.nodes.drain(
+                node, move=True, wait=wait, busy="end" if end else "stay"
+            )
+    drained = changed.drained
+    if drained is None:
+        raise Failure("the server did not move sessions", "ask a gateway of the cluster")
+    if as_json:
+        print_json(drained.model_dump())
+    else:
+        for each in drained.stayed:
+            note(f"{each.id} stays: {each.reason}")
+        note(f"{node}: {drained.moved} moved, {drained.ended} ended, {len(drained.stayed)} stay")
+    return Status.FAILED if drained.stayed else None
+
+
+async def _drain(node: str, *, as_json: bool) -> None:
     from orchestrator.cluster.postgres.nodes import NodeAdmin
 
-    ask(lambda database: NodeAdmin(database).drain(node), f"draining {node}")
+    with working(f"draining {node}"):
+        await with_database(lambda database: NodeAdmin(database).drain(node))
+    if as_json:
+        print_json({"node": node, "state": "draining"})
+        return
     note(f"{node} takes no new sessions; `paddock cluster undrain {node}` changes that")
+
+
+@app.command(epilog=example("paddock cluster move sess-1f0c node-2"))
+@remote
+async def move(
+    paddock: "Paddock",
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
+    node: _Node,
+    as_json: AsJson = False,
+) -> None:
+    """Move an idle session to another node, with all that it has; it keeps its id and its handle.
+
+    Over the API, with an admin's key: a gateway finds the session's node. If anything fails, the
+    session stays where it is.
+    """
+    with working(f"moving {session} to {node}"):
+        moved = await paddock.nodes.move(session, node)
+    print_done(moved, as_json, f"{session} is on {node}")
 
 
 @app.command(epilog=example("paddock cluster undrain node-1"))
@@ -240,33 +304,6 @@ def forget(
         print_json({"node": node, **gone._asdict()})
         return
     note(f"{node} is given up, with {gone.sessions} sessions and {gone.workspaces} workspaces")
-
-
-@app.command(epilog=example("paddock cluster record web-1 > web-1.jsonl"))
-def record(
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
-    life: Annotated[
-        int,
-        typer.Option("--life", metavar="N", help="The latest one but so many.", min=0, max=99),
-    ] = 0,
-) -> None:
-    """Write the copied record of a session, one event per line, for `audit verify --file`.
-
-    Only sessions with `recovery: snapshot` and those of levels with `durability = "cluster"` are
-    copied. The node that has the session, or has lost it, is not asked.
-    """
-    from orchestrator.cluster.postgres.shipped import chain, lives
-    from orchestrator.record.audit.recorded_event import full_event
-    from paddock.audit.chain import canonical
-
-    async def write(database: "ClusterDatabase") -> None:
-        keys = await lives(database, session)
-        if len(keys) <= life:
-            raise Failure(f"the cluster has no copied record of {session}")
-        async for event in chain(database, keys[life]):
-            print(canonical(full_event(event.body, event.prev_hash, event.hash)))
-
-    run_now(with_database(write))
 
 
 @app.command(epilog=example("paddock cluster certificates --node node-1 --host node-1.internal"))

@@ -2,9 +2,21 @@
 
 from api.shape.access import Access
 from api.shape.context import Context
-from api.shape.operation import operation
+from api.shape.operation import SESSION, operation
+from api.views.nodes import shown_node
 from orchestrator.ground.errors import NotFoundError
-from paddock.contract.cluster import Node, Nodes
+from orchestrator.operate.moves.draining import Draining
+from orchestrator.operate.moves.mover import Mover
+from orchestrator.sessions.in_cluster.capacity import NodeCapacity
+from paddock.contract.cluster import (
+    DrainBody,
+    Drained,
+    DrainedSession,
+    MoveBody,
+    Moved,
+    Node,
+    Nodes,
+)
 from paddock.contract.requests import NoBody
 
 _TAG = "Nodes"
@@ -37,11 +49,25 @@ async def list_nodes(context: Context) -> Nodes:
     tag=_TAG,
     summary="Give a node no new sessions",
     answers=_CHANGED,
-    errors=_ERRORS,
+    errors=(*_ERRORS, "cluster_unavailable"),
+    examples={"drain": {}, "move": {"move": True, "wait": 600, "busy": "end"}},
 )
-async def drain_node(context: Context, name: str, body: NoBody) -> Node:
-    """The node gets no new sessions; those that it has stay. Only admins' keys may do this."""
-    raise _unknown(name)
+async def drain_node(
+    context: Context, draining: Draining, node: NodeCapacity, name: str, body: DrainBody
+) -> Node:
+    """The node gets no new sessions. Those that it has stay, or move to other nodes with `move`.
+
+    Idle ones move at once, busy ones are waited for; those with children, context packs or volumes
+    stay where they are. The answer comes when that is done, and says what has become of them. Asked
+    again, it goes on. Only admins' keys may do this.
+    """
+    if not body.move or name != draining.node:
+        raise _unknown(name)
+    drained = await context.work.complete(draining.run(body.wait, ends=body.busy == "end"))
+    stayed = [DrainedSession(id=each, reason=why) for each, why in drained.stayed.items()]
+    return shown_node(
+        node.report(), Drained(moved=drained.moved, ended=drained.ended, stayed=stayed)
+    )
 
 
 @operation(
@@ -74,6 +100,33 @@ async def forget_node(context: Context, name: str, body: NoBody) -> Node:
     are no longer its own. Only admins' keys may do this.
     """
     raise _unknown(name)
+
+
+@operation(
+    "POST",
+    SESSION + "/move",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Move a session to another node",
+    answers="The session's new node, where it is active.",
+    errors=(
+        *("not_found", "session_terminated", "invalid_transition", "conflict", "busy", "too_large"),
+        *("sandbox_unavailable", "engine_unavailable", "capacity_exhausted"),
+        *("cluster_unavailable", "node_unavailable"),
+    ),
+    examples={"node": {"node": "node-2"}},
+)
+async def move_session(context: Context, mover: Mover, body: MoveBody) -> Moved:
+    """Moves an idle session with all that it has to another node of the cluster.
+
+    It keeps its id, its handle, its secrets and its budget, and gets a sandbox there at its next
+    use; the first event of its record there names the last one here. Nothing may run in it. If
+    anything fails, it stays where it is. It continues if the client goes away. Only admins' keys
+    may do this.
+    """
+    session = context.session()
+    await mover.move(session, body.node)
+    return Moved(id=session.id, node=body.node)
 
 
 def _unknown(name: str) -> NotFoundError:

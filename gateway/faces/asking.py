@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from aiohttp import ClientError, ClientResponse
-from yarl import URL
+from aiohttp import ClientError
 
+from gateway.call import NodeAnswer, NodeRequest
 from gateway.errors import RETRY_SECONDS
 from gateway.members import Member
 from orchestrator.cluster.tls import Face
@@ -181,20 +181,13 @@ async def ask(member: Member, path: str, headers: Headers, most: int = _MOST_BYT
 @asynccontextmanager
 async def asked_of(
     member: Member, method: str, path: str, headers: Headers, body: bytes | None = None
-) -> AsyncIterator[ClientResponse]:
+) -> AsyncIterator[NodeAnswer]:
     """A node's answer, which is read within the block. Raises: NoAnswerError, also from there."""
     task = asyncio.current_task()
     with member.exchanges.by_this_task():
         try:
-            asked = member.client(Face.API).request(
-                method,
-                URL(member.url + path, encoded=True),
-                headers=headers,
-                data=body,
-                allow_redirects=False,
-                server_hostname=member.name if member.url.startswith("https") else None,
-            )
-            async with asked as answer:
+            request = NodeRequest(method, path, headers, body)
+            async with member.upstream(Face.API).asked(request) as answer:
                 yield answer
         except asyncio.CancelledError:
             # The end of the node's lease cuts what goes on with it; other ends are the caller's.
@@ -206,7 +199,7 @@ async def asked_of(
             raise NoAnswerError from None
 
 
-async def read_answer(answer: ClientResponse, most: int = _MOST_BYTES) -> Answer:
+async def read_answer(answer: NodeAnswer, most: int = _MOST_BYTES) -> Answer:
     """The JSON object of a success. Raises: RefusedError, TooLongError, NoAnswerError."""
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError
@@ -228,13 +221,13 @@ def _finite(text: str) -> float:
     return number
 
 
-async def _refusal(answer: ClientResponse) -> Refusal:
+async def _refusal(answer: NodeAnswer) -> Refusal:
     names = ("Content-Type", "Retry-After", "WWW-Authenticate")
     headers = {name: answer.headers[name] for name in names if name in answer.headers}
     return Refusal(answer.status, headers, await _whole(answer, _MOST_PROBLEM))
 
 
-async def _whole(answer: ClientResponse, most: int) -> bytes:
+async def _whole(answer: NodeAnswer, most: int) -> bytes:
     """The body. Raises: TooLongError before more than that is kept."""
     if answer.content_length is not None and answer.content_length > most:
         raise TooLongError

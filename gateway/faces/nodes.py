@@ -6,8 +6,10 @@ from gateway.members import Members
 from orchestrator.cluster.base import Amounts
 from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.directory import Node as KnownNode
-from orchestrator.ground.errors import NotFoundError
-from paddock.contract.cluster import Node, NodeAmounts, Nodes
+from orchestrator.ground import strict_json
+from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.settings.requests import validated
+from paddock.contract.cluster import DrainBody, Node, NodeAmounts, Nodes
 
 
 class NodeChanges(Protocol):
@@ -62,6 +64,19 @@ class NodeList:
             if node.name == name:
                 return _shown(node)
         raise NotFoundError(f"the cluster has no node {name[:64]}")
+
+
+def drain_of(body: bytes) -> DrainBody:
+    """What is to happen to the sessions of a node. Raises: ValidationError naming the member."""
+    if not body:
+        return DrainBody()
+    try:
+        members = strict_json.parse(body, "the body")
+    except strict_json.JsonError as error:
+        raise ValidationError(str(error)) from None
+    if not isinstance(members, dict):
+        raise ValidationError("the body must be a JSON object")
+    return validated(DrainBody, members)
 
 
 def _shown(node: KnownNode) -> Node:

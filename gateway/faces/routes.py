@@ -14,10 +14,10 @@ from aiohttp import web
 from gateway.access import ADMINS, READERS, authorize
 from gateway.dispatch import KIND
 from gateway.faces.answers import listed, refused, small
-from gateway.faces.asking import Answer, Asking, Headers, Query, RefusedError
+from gateway.faces.asking import Answer, Headers, Query, RefusedError
 from gateway.faces.asking import Asked as AllAnswers
 from gateway.faces.decisions import Decisions
-from gateway.faces.nodes import NodeChanges, NodeList
+from gateway.faces.nodes import NodeChanges, NodeList, drain_of
 from gateway.faces.pages import APPROVALS, SEARCH, MergedList
 from gateway.faces.positions import Position, Positions, Series
 from gateway.faces.queries import (
@@ -28,9 +28,9 @@ from gateway.faces.queries import (
 from gateway.faces.sessions import ListPage, SessionList
 from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
-from gateway.headers import for_node
+from gateway.headers import for_asking
 from gateway.open import Gateway
-from gateway.proxy import read_body
+from gateway.proxy import Exchange, read_body
 from orchestrator.ground.errors import TooLargeError
 from orchestrator.ground.serving import stream
 from orchestrator.rules.access.keys import Principal, Role
@@ -44,9 +44,6 @@ from paddock.contract.usage import UsageQuery
 
 _KIND = "merged"
 _MOST_BODY = 256 * 1024
-_SENT_HEADERS = frozenset(
-    {"host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"}
-)
 _EVENT_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "X-Accel-Buffering": "no",
@@ -84,14 +81,13 @@ class Faces:
         cluster: str,
         changes: NodeChanges,
         *,
-        asking: Asking | None = None,
         pauses: Pauses = PAUSES,
     ) -> None:
         """`cluster` is its name, which positions have; `changes` are the database's."""
         self._gateway = gateway
         self._pauses = pauses
         members = gateway.members
-        self._asking = asking = asking or Asking()
+        self._asking = asking = gateway.asking
         self._sessions = SessionList(gateway.directory, members, asking)
         self._approvals = MergedList(APPROVALS, cluster, members, asking)
         self._search = MergedList(SEARCH, cluster, members, asking)
@@ -125,8 +121,8 @@ class Faces:
         async def answer(request: web.Request) -> web.StreamResponse:
             request[KIND] = _KIND
             caller = authorize(self._gateway.keys, request, roles)
-            sent = for_node([*request.headers.items()], request.remote or "", request.scheme)
-            headers = [pair for pair in sent if pair[0].lower() in _SENT_HEADERS]
+            sent = [*request.headers.items()]
+            headers = for_asking(sent, request.remote or "", request.scheme)
             with self._gateway.open_requests.counted(request):
                 try:
                     return await handler(Asked(request, caller, headers))
@@ -190,8 +186,20 @@ class Faces:
 
     async def _change_node(self, asked: Asked) -> web.StreamResponse:
         asked.query(NoQuery)
-        info = asked.request.match_info
-        return _model((await self._nodes.change(info["name"], info["change"])).encode())
+        request = asked.request
+        info = request.match_info
+        body = await read_body(request, _MOST_BODY)
+        if body is None:
+            raise TooLargeError(f"the body is over the limit, {_MOST_BODY} bytes")
+        moves = info["change"] == "drain" and drain_of(body).move
+        node = await self._nodes.change(info["name"], info["change"])
+        member = self._gateway.members.named(info["name"]) if moves else None
+        if member is None:
+            return _model(node.encode())
+        # The node moves its sessions by itself, by the word of the same caller.
+        answer = await Exchange(request, member, body=body).answer()
+        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
+        return answer
 
     async def _follow_all(self, asked: Asked) -> web.StreamResponse:
         request = asked.request

@@ -17,6 +17,7 @@ from orchestrator.host.node.base import Node
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
 from orchestrator.operate.moves.receiver import Receiver
 from orchestrator.operate.observe.usage import UsageHistory
@@ -161,6 +162,7 @@ class Instance:
     snapshots: Snapshots
     mover: Mover
     receiver: Receiver
+    draining: Draining
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving

@@ -11,6 +11,7 @@ from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
 from orchestrator.operate.moves.receiver import Receiver
 from orchestrator.operate.moves.way import NodeWay
@@ -46,6 +47,7 @@ class OperateFloor:
     snapshots: Snapshots
     mover: Mover
     receiver: Receiver
+    draining: Draining
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
@@ -147,6 +149,7 @@ async def open_operate(
         snapshots,
         mover,
         receiver,
+        Draining(settings.node, sessions, mover),
         templates,
         warm,
         archiving,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from orchestrator.cluster.session_ids import new_session_id
 from orchestrator.ground.errors import (
     ValidationError,
 )
@@ -70,7 +71,7 @@ class SessionMaker:
         level = self._level(principal, request)
         permitted = self._images.choose(request.terms.image or None, principal.bounds.images, level)
         image, missing = await self._level_images.chosen(level.name, permitted)
-        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
+        session_id = validate_id(request.id or new_session_id())
         terms = replace(self._terms(principal, request, level), image=image, missing_image=missing)
         created_at = now() if carried is None else carried.created_at
         workspace = self._workspaces.unclaimed(session_id, principal.name)

@@ -76,6 +76,21 @@ class NodeAmounts(Model):
     sandboxes: Count
 
 
+class DrainedSession(Model):
+    """A session that stays on a node that is drained."""
+
+    id: str
+    reason: str
+
+
+class Drained(Model):
+    """What has become of a node's sessions."""
+
+    moved: Count = Field(description="How many have moved to other nodes.")
+    ended: Count = Field(description="How many were ended, because they could not be moved.")
+    stayed: list[DrainedSession] = Field(description="The others, with the reason for each.")
+
+
 class Node(Model):
     """A machine of the cluster."""
 
@@ -93,6 +108,23 @@ class Node(Model):
     levels: list[str] = Field(description="The levels that it can enforce.")
     images: list[str] = Field(description="The images that it has.")
     version: str = Field(description="Its program's version.")
+    drained: Drained | None = Field(
+        default=None, description="What has become of its sessions, if they were to be moved."
+    )
+
+
+class DrainBody(Body):
+    """What happens to the sessions of a node that is drained."""
+
+    move: bool = Field(
+        default=False, description="Whether they move to other nodes; otherwise they stay."
+    )
+    wait: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        default=0, description="How many seconds busy sessions are waited for."
+    )
+    busy: Annotated[Literal["stay", "end"], WORDS] = Field(
+        default="stay", description="What happens then to sessions that have not moved."
+    )
 
 
 class Nodes(Model):
@@ -102,6 +134,23 @@ class Nodes(Model):
 
     items: list[Node]
     next: None
+
+
+class MoveBody(Body):
+    """Where a session is moved."""
+
+    node: Annotated[str, Field(min_length=1, max_length=63)] = Field(
+        description="The name of the node on which the session goes on."
+    )
+
+
+class Moved(Model):
+    """A session that was moved, and is active on its new node."""
+
+    model_config = example({"id": "sess-1f0c", "node": "node-2"})
+
+    id: str
+    node: str = Field(description="The name of its node.")
 
 
 class NodeNotice(Model):

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -419,7 +420,12 @@ async def test_creations_are_placed(cluster: FakeCluster, client: ClientSession)
     await cluster.serve("free", free, used=_amounts(20))
     async with client.post(f"{cluster.url}/api/sessions", data=b'{"a": 1}') as answer:
         assert answer.status == 201
-    assert bodies == {"full": [b'{"a": 1}'], "free": [b'{"a": 1}']}
+    (sent,) = bodies["free"]
+    # The id is made here, once for all nodes that are asked.
+    assert sent == bodies["full"][0]
+    made = json.loads(sent)
+    assert re.fullmatch("sess-[0-9a-f]{16}", made.pop("id"))
+    assert made == {"a": 1}
     async with client.get(f"{cluster.url}/api/sessions/new") as answer:
         assert answer.status == 201
     assert not cluster.directory.looked_up
@@ -470,14 +476,18 @@ async def test_a_creation_is_asked_once_if_its_node_is_lost(
         await cluster.serve(name, drop)
     async with client.post(f"{cluster.url}/api/sessions", json={}) as answer:
         assert answer.status == 502
+        found = await answer.json()
     assert len(asked) == 1
+    # The client learns the id that it has not chosen.
+    assert re.fullmatch("sess-[0-9a-f]{16}", found["session_id"])
+    assert found["session_id"] in found["detail"]
 
 
 async def test_what_nodes_do_not_know_they_say_themselves(
     cluster: FakeCluster, client: ClientSession
 ) -> None:
     await cluster.serve("one", _echo)
-    for body in (b"[", b'{"permission_level": "none of these"}', b"[1]", b""):
+    for body in (b"[", b'{"id": 7, "permission_level": "none of these"}', b"[1]", b""):
         async with client.post(f"{cluster.url}/api/sessions", data=body) as answer:
             assert (await answer.json())["body"].encode() == body
 

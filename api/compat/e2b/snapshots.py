@@ -10,7 +10,6 @@ from api.compat.call import Call
 from api.compat.e2b import views
 from api.compat.e2b.bodies import ForkBody, SnapshotBody
 from api.compat.e2b.builds.built import build_of
-from api.compat.e2b.choice import without_version
 from api.compat.e2b.failure import error_body
 from api.compat.e2b.queries import SnapshotsQuery
 from api.compat.e2b.sandboxes import handed
@@ -26,6 +25,7 @@ from api.operations.named_snapshots import (
 from api.operations.sessions import close_session
 from api.shape.objects import validated
 from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
+from orchestrator.settings.e2b_names import without_version
 from paddock.contract import snapshots as contract
 from paddock.contract.session_requests import CloseQuery
 from paddock.contract.sessions import CreatedSession

@@ -54,6 +54,8 @@ class Lease:
         # The process: whoever had the name before in the same state directory works no more.
         self.holder = secrets.token_hex(16)
         self.state = READY
+        # Gateways send nobody to a node that joins: it has not compared its sessions yet.
+        self.joining = True
         self._lost: str | None = None
         self._database = database
         self._identity = identity
@@ -87,11 +89,13 @@ class Lease:
             )
 
     async def register(self, sent: int = 0) -> None:
-        """Takes the name, and an epoch. The lease itself begins with the first renewal.
+        """Takes the name, and an epoch, and joins. The lease begins with the first renewal.
 
         `sent` is the highest id that the outbox has ever given. Raises: ConfigError if another
         state directory has the name; ClusterUnavailableError.
         """
+
+        self.joining = True
 
         async def take(connection: DatabaseConnection) -> tuple[int, str]:
             return await self._take(connection, sent)
@@ -105,7 +109,7 @@ class Lease:
         self._lost = None
 
     async def _take(self, connection: DatabaseConnection, sent: int) -> tuple[int, str]:
-        report = json.dumps(reports.stored(self._report()))
+        report = self._said()
         row = await connection.fetchrow(
             "SELECT epoch, identity, state, until > clock_timestamp() AS alive FROM nodes"
             " WHERE name = $1 FOR UPDATE",
@@ -138,13 +142,16 @@ class Lease:
         )
         return epoch, state
 
+    def _said(self) -> str:
+        return json.dumps({**reports.stored(self._report()), "joining": self.joining})
+
     async def renew(self) -> None:
         """Renews the lease and tells what the node is.
 
         Raises: GivenUpError, ClusterUnavailableError.
         """
         self.check()
-        report = json.dumps(reports.stored(self._report()))
+        report = self._said()
 
         async def update(connection: DatabaseConnection) -> str:
             state: str | None = await connection.fetchval(

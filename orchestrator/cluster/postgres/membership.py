@@ -12,6 +12,7 @@ from orchestrator.cluster.base import Capacity
 from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.task_scope import together
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.host.node.boot import boottime
 
@@ -78,8 +79,10 @@ class PostgresMembership:
         """Joins unless it is a member, and renews. Raises: ConfigError, ClusterUnavailableError."""
         if not self._member:
             await self._lease.register(await self._sent())
-            await joined()
-            self._member = self._compared = True
+            # What has no place yet takes one by the comparison, for which the lease must last.
+            await self._lease.renew()
+            await self._compare(joined)
+            self._lease.joining, self._member = False, True
         try:
             await self._lease.renew()
         except GivenUpError as error:
@@ -92,8 +95,26 @@ class PostgresMembership:
             subscriber()
         if not self._compared:
             # What was asked of the cluster meanwhile may have been done without an answer.
+            await self._compare(joined)
+
+    async def _compare(self, joined: Joined) -> None:
+        """Compares the places, while the lease is renewed. Raises: ClusterUnavailableError."""
+        async with together() as begin:
+            renewing = begin(self._renewing())
             await joined()
-            self._compared = True
+            renewing.cancel()
+        self._compared = True
+
+    async def _renewing(self) -> None:
+        """Renews while it joins, which may take longer than a lease lasts. Raises: GivenUpError."""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                await self._lease.renew()
+            except GivenUpError:
+                raise
+            except ClusterUnavailableError as error:
+                self._complain(str(error))
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

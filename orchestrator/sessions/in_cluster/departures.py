@@ -166,6 +166,7 @@ class Departures:
             )
 
         await self._ends.moved(session, record, held=held)
+        session.moving = False
         self._nodes.pop(session.key, None)
         FaultPoint.LEAVE_ENDED.reached()
 

@@ -1,7 +1,7 @@
 /** The nodes of a cluster; for admins' keys. */
 
 import type { Api } from "./api.js";
-import type { Node, NodeReport } from "./generated/contract.js";
+import type { DrainBody, Moved, Node, NodeReport } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
 import { Pages } from "./pages.js";
 
@@ -19,9 +19,15 @@ export class Nodes {
     return await this.api.call("show_node", {}, options);
   }
 
-  /** Has the node get no new sessions; those that it has stay. */
-  async drain(name: string, options?: CallOptions): Promise<Node> {
-    return await this.api.call("drain_node", { path: { name }, body: {} }, options);
+  /** Has the node get no new sessions; those that it has stay, or move to other nodes. */
+  async drain(name: string, body: DrainBody = {}, options?: CallOptions): Promise<Node> {
+    return await this.api.call("drain_node", { path: { name }, body }, options);
+  }
+
+  /** Moves an idle session to another node, where it is active when this returns. */
+  async move(sessionId: string, node: string, options?: CallOptions): Promise<Moved> {
+    const path = { session_id: sessionId };
+    return await this.api.call("move_session", { path, body: { node } }, options);
   }
 
   /** Has the node get new sessions again. */

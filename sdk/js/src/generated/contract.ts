@@ -694,6 +694,32 @@ export type DiskUsage = {
   limit_bytes: number;
 };
 
+/** What happens to the sessions of a node that is drained. */
+export type DrainBody = {
+  /** Whether they move to other nodes; otherwise they stay. */
+  move?: boolean | undefined;
+  /** How many seconds busy sessions are waited for. */
+  wait?: number | undefined;
+  /** What happens then to sessions that have not moved. */
+  busy?: "stay" | "end" | undefined;
+};
+
+/** What has become of a node's sessions. */
+export type Drained = {
+  /** How many have moved to other nodes. */
+  moved: number;
+  /** How many were ended, because they could not be moved. */
+  ended: number;
+  /** The others, with the reason for each. */
+  stayed: readonly DrainedSession[];
+};
+
+/** A session that stays on a node that is drained. */
+export type DrainedSession = {
+  id: string;
+  reason: string;
+};
+
 /** The body of `PUT …/egress`; what is missing stays as it is, and null removes all rules. */
 export type EgressBody = {
   only?: NarrowingBody | null | undefined;
@@ -1810,10 +1836,11 @@ export type ModelPrices = {
   output: number;
 };
 
-/** Two paths in the workspace. */
-export type MoveBody = {
-  source: string;
-  destination: string;
+/** A session that was moved, and is active on its new node. */
+export type Moved = {
+  id: string;
+  /** The name of its node. */
+  node: string;
 };
 
 /** The body of `PUT /api/sessions/{id}`; the path has the id. */
@@ -1940,6 +1967,8 @@ export type Node = {
   images: readonly string[];
   /** Its program's version. */
   version: string;
+  /** What has become of its sessions, if they were to be moved. */
+  drained?: Drained | null | undefined;
 };
 
 /** Cores, bytes of memory and sandboxes. */
@@ -3522,6 +3551,18 @@ export type WorldRulesBody = {
   write_patterns?: readonly string[] | null | undefined;
   read_only?: boolean | null | undefined;
   proposal_mode?: boolean | null | undefined;
+};
+
+/** Where a session is moved. */
+export type paddock__contract__cluster__MoveBody = {
+  /** The name of the node on which the session goes on. */
+  node: string;
+};
+
+/** Two paths in the workspace. */
+export type paddock__contract__files__MoveBody = {
+  source: string;
+  destination: string;
 };
 
 /** What each operation takes and answers. */
@@ -5265,7 +5306,7 @@ export interface Operations {
       name: string;
     };
     query: {};
-    body: NoBody;
+    body: DrainBody;
     answer: Node;
     events: never;
   };
@@ -5289,6 +5330,17 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Node;
+    events: never;
+  };
+  /** Move a session to another node */
+  move_session: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: MoveBody;
+    answer: Moved;
     events: never;
   };
   /** Show what the machine that answers has */

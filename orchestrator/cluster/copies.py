@@ -15,6 +15,8 @@ MOST_EVENTS = 100
 MOST_EVENT_BYTES = 1024 * 1024
 # Bytes of an archive in one row.
 PIECE_BYTES = 1024 * 1024
+# After the end of a lease, by the database's clock, until others may take sessions over.
+LOST_SECONDS = 5.0
 
 
 class ShippedEvent(NamedTuple):

@@ -7,9 +7,9 @@ comes in between.
 
 from collections.abc import AsyncIterator
 
-from orchestrator.cluster.copies import LostSession, WorkspaceCopy
+from orchestrator.cluster.copies import LOST_SECONDS, LostSession, WorkspaceCopy
 from orchestrator.cluster.postgres.connection import DatabaseConnection
-from orchestrator.cluster.postgres.lease import LOST_SECONDS, Lease
+from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.moves import give_away
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.telling import Telling

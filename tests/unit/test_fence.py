@@ -11,7 +11,7 @@ from orchestrator.sessions.in_cluster.fence import FENCE_SECONDS, decide
 
 seconds = st.floats(0, 600, allow_nan=False)
 # How fast a clock goes, compared with the true time.
-speeds = st.floats(0.8, 1.25)
+speeds = st.floats(0.9, 1.1)
 
 
 @dataclass

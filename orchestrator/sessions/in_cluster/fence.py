@@ -3,7 +3,7 @@
 A renewal is sent, then stored by the database, then acknowledged here. The lease lasts for 15 s
 from the storing on, and others wait `LOST_SECONDS` more. This node counts from the sending on, by a
 clock that goes on while the machine sleeps. So it closes the fence at least 8 s before anybody
-takes over, of which it needs some to freeze; the rest covers clocks that differ by a tenth in speed.
+takes over: it needs some to freeze, and the rest covers clocks that differ by a tenth in speed.
 """
 
 from typing import NamedTuple

@@ -36,6 +36,10 @@ class OwnPlaces:
         """Nobody is told."""
         return None
 
+    def rehandled(self, session_key: str, handle_sha256: str) -> Effect | None:
+        """There are no copies."""
+        return None
+
     def released(self, session_key: str, session_id: str) -> Effect | None:
         """Nobody is told."""
         return None

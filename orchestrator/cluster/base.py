@@ -97,6 +97,9 @@ class Places(Protocol):
     def changed(self, session_key: str, summary: Summary) -> Effect | None:
         """Shows the summary in lists, from the commit of the event on."""
 
+    def rehandled(self, session_key: str, handle_sha256: str) -> Effect | None:
+        """Gives copies of the session the digest of its new handle."""
+
     def released(self, session_key: str, session_id: str) -> Effect | None:
         """Releases the place of a session that ends; its workspace stays the node's."""
 

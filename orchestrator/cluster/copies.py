@@ -15,6 +15,8 @@ MOST_EVENTS = 100
 MOST_EVENT_BYTES = 1024 * 1024
 # Bytes of an archive in one row.
 PIECE_BYTES = 1024 * 1024
+# After the end of a lease, by the database's clock, until others may take sessions over.
+LOST_SECONDS = 5.0
 
 
 class ShippedEvent(NamedTuple):
@@ -71,13 +73,14 @@ class WorkspaceCopies(Protocol):
 class LostSession:
     """A session whose node is lost, with the copy of it that is reserved for this node.
 
-    `node` and `place` say where it was. `event` is the last one of its chain that was copied, with
-    its hash; 0 and 64 zeros: none was.
+    `node`, its `url` and `place` say where it was. `event` is the last one of its chain that was
+    copied, with its hash; 0 and 64 zeros: none was.
     """
 
     copy: WorkspaceCopy
     number: int
     node: str
+    url: str
     place: int
     event: int
     hash: str

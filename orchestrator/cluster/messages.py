@@ -18,6 +18,7 @@ class Kind(StrEnum):
     """What a message tells; its body has the members of the function of the same name."""
 
     CHANGED = "changed"
+    REHANDLED = "rehandled"
     RELEASED = "released"
     UNCLAIMED = "unclaimed"
     PURGED = "purged"
@@ -28,6 +29,11 @@ class Kind(StrEnum):
 def changed(session_key: str, summary: Summary) -> Body:
     """Lists show this summary of the session from now on."""
     return {"session_key": session_key, "summary": stored_summary(summary)}
+
+
+def rehandled(session_key: str, handle_sha256: str) -> Body:
+    """The session has another handle, of which this is the digest."""
+    return {"session_key": session_key, "handle_sha256": handle_sha256}
 
 
 def released(session_key: str, ended_at: str) -> Body:

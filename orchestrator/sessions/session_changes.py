@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft, now, time_text
+from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import Write
@@ -24,6 +25,7 @@ from orchestrator.sessions.deadlines import (
     due,
 )
 from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
+from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
 from orchestrator.settings.settings import Settings
@@ -52,6 +54,7 @@ class SessionChanges:
         shares: Shares,
         workspaces: Workspaces,
         usage: SessionGrowth,
+        places: SessionPlaces,
         level_change: LevelChange,
         tasks: TaskScope,
         end: Callable[[Session, str], Awaitable[None]],
@@ -70,6 +73,7 @@ class SessionChanges:
         self._shares = shares
         self._workspaces = workspaces
         self._usage = usage
+        self._places = places
         self._level_change = level_change
         self._tasks = tasks
 
@@ -296,11 +300,10 @@ class SessionChanges:
         handle = new_handle()
         async with session.lock:
             session.check_live()
-            await self._recorder.record(
-                session,
-                EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"}),
-                effect=session_rows.updating(session, handle_sha256=digest(handle)),
-            )
+            row = session_rows.updating(session, handle_sha256=digest(handle))
+            draft = EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"})
+            effect = together(row, self._places.rehandled(session, digest(handle)))
+            await self._recorder.record(session, draft, effect)
             self._registry.rehandle(session, digest(handle))
         return handle
 

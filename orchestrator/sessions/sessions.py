@@ -128,6 +128,7 @@ class Sessions:
             self.shares,
             workspaces,
             self.usage,
+            self.places,
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes, self.places),
             self._tasks,
             self.ends.end_child,

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
 from orchestrator.record.audit.recorded_event import full_event
+from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.policy import levels
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
@@ -15,6 +18,7 @@ from paddock.audit.chain import Chain
 from paddock.contract.words import Rationale, Status
 from tests.api.test_cluster_restarts import NodeRestarts
 from tests.api.test_restarts import ADMIN, _forget_settings
+from tests.support.cluster_in_memory import NodePart
 from tests.support.until import until
 
 LEVEL_FILES = Path(levels.__file__).with_name("levels")
@@ -111,3 +115,58 @@ def _wait_for(node: NodeRestarts, session: Session, last: str) -> None:
 
 def _asked(node: NodeRestarts, session: Session, last: str) -> bool:
     return last in operations(node, session)
+
+
+def copying(node: NodeRestarts, most_bytes: int = 1 << 30) -> WorkspaceCopying:
+    """What copies sessions that have been idle for no time at all."""
+    plane = node.plane
+    part = NodePart(node.cluster, "one", plane.outbox, plane.database)
+    return WorkspaceCopying(
+        *(plane.snapshots, plane.sessions.registry, part, part),
+        Recorder(plane.ledger, plane.metrics),
+        *(lambda _owner: KeyLimits(), most_bytes, 0.0),
+    )
+
+
+def test_an_idle_session_is_copied_once_until_it_is_used_again(node: NodeRestarts) -> None:
+    session = create(node, "low", RECOVERED)
+    copies = copying(node)
+    node.run(copies.copy_all())
+    copy, archive = node.cluster.copies["a"]
+    assert (copy.bytes, copy.handle_sha256) == (len(archive), session.handle_sha256)
+    assert session.suspended
+    node.cluster.copies.clear()
+    node.run(copies.copy_all())
+    assert node.cluster.copies == {}
+    node.run(node.used("a"))
+    node.run(copies.copy_all())
+    assert node.cluster.copies.keys() == {"a"}
+
+
+def test_a_handle_that_was_replaced_is_in_no_copy(node: NodeRestarts) -> None:
+    session = create(node, "low", RECOVERED)
+    node.run(copying(node).copy_all())
+    before = session.handle_sha256
+    node.run(node.plane.sessions.changes.rotate_handle(ADMIN, session))
+    node.run(node.plane.outbox.delivered())
+    copy, _ = node.cluster.copies["a"]
+    assert copy.handle_sha256 == session.handle_sha256 != before
+
+
+def test_what_is_busy_or_too_large_is_not_copied(node: NodeRestarts) -> None:
+    session = create(node, "low", RECOVERED)
+    with session.using():
+        node.run(copying(node).copy_all())
+    assert not session.suspended
+    node.run(copying(node, most_bytes=1000).copy_all())
+    assert node.cluster.copies == {}
+    _wait_for(node, session, "session.snapshot")
+    last = node.cluster.chains[session.key][-1].body
+    assert "PADDOCK_CLUSTER_COPY_BYTES=1000" in last
+
+
+def test_nothing_is_suspended_for_a_cluster_that_is_away(node: NodeRestarts) -> None:
+    session = create(node, "low", RECOVERED)
+    node.cluster.silent_seconds = 7.0
+    node.run(copying(node).copy_all())
+    assert not session.suspended

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from orchestrator.cluster import messages
 from orchestrator.cluster.copies import LostSession, ShippedEvent, WorkspaceCopy
+from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.moves import Offer
 from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.moves import PostgresMoves
@@ -129,6 +131,20 @@ async def test_a_copy_that_is_cut_leaves_the_one_before(
     found = await lost_of(nodes[1]).reserve()
     assert found is not None
     assert found.copy.sha256 == "a"
+
+
+async def test_a_replaced_handle_is_replaced_in_the_copy_by_its_node_only(
+    nodes: list[StoreNode], database: ClusterDatabase
+) -> None:
+    one, two, _ = nodes
+    await recoverable(one)
+    for node, handle in ((two, "of another node"), (one, "new")):
+        node.outbox.put(Kind.REHANDLED, messages.rehandled("key-W", handle))
+        await node.outbox.delivered()
+    await set_lease(database, "node-1", LONG_LOST)
+    lost = await lost_of(two).reserve()
+    assert lost is not None
+    assert lost.copy.handle_sha256 == "new"
 
 
 async def test_the_owners_quota_pays_for_a_copy(

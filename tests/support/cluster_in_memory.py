@@ -292,6 +292,9 @@ class NodePart:
     def changed(self, session_key: str, summary: Summary) -> Effect:
         return self._outbox.putting(Kind.CHANGED, messages.changed(session_key, summary))
 
+    def rehandled(self, session_key: str, handle_sha256: str) -> Effect:
+        return self._outbox.putting(Kind.REHANDLED, messages.rehandled(session_key, handle_sha256))
+
     def released(self, session_key: str, session_id: str) -> Effect:
         return self._outbox.putting(Kind.RELEASED, messages.released(session_key, "now"))
 
@@ -381,7 +384,12 @@ class NodePart:
         placed = cluster.places.get(body["session_key"])
         if placed is None or placed.node != self._node:
             return
-        if kind is Kind.CHANGED:
+        if kind is Kind.REHANDLED:
+            for name, (copy, archive) in cluster.copies.items():
+                if copy.session_key == body["session_key"]:
+                    told = replace(copy, handle_sha256=body["handle_sha256"])
+                    cluster.copies[name] = told, archive
+        elif kind is Kind.CHANGED:
             placed.summary = messages.read_summary(body["summary"])
         elif kind is Kind.SETTLED:
             self._count(placed, KeyUsage(**body["amounts"]))

@@ -75,6 +75,14 @@ async def _changed(connection: DatabaseConnection, node: str, body: Body) -> Non
     )
 
 
+async def _rehandled(connection: DatabaseConnection, node: str, body: Body) -> None:
+    await connection.execute(
+        "UPDATE workspace_copies SET handle_sha256 = $3 WHERE session_key = $1 AND EXISTS"
+        " (SELECT FROM places WHERE session_key = $1 AND node = $2)",
+        *(body["session_key"], node, body["handle_sha256"]),
+    )
+
+
 # With the copies of its workspace, which nobody takes over any more.
 _RELEASE = """
 WITH ended AS (
@@ -169,6 +177,7 @@ async def _arrived(connection: DatabaseConnection, node: str, body: Body) -> Non
 
 _APPLICATIONS: Mapping[str, Application] = {
     Kind.CHANGED: _changed,
+    Kind.REHANDLED: _rehandled,
     Kind.RELEASED: _released,
     Kind.UNCLAIMED: _unclaimed,
     Kind.PURGED: _purged,

@@ -21,8 +21,6 @@ from orchestrator.host.node.boot import boottime
 
 RENEWAL_SECONDS = 3.0
 LEASE_SECONDS = 15.0
-# After the end of a lease, until others may take over what they may.
-LOST_SECONDS = 5.0
 READY, DRAINING, GONE = "ready", "draining", "gone"
 _UNTIL = f"clock_timestamp() + interval '{LEASE_SECONDS} seconds'"
 _GIVEN_UP = "the cluster has given this node up: its sessions end, and it joins again as a new one"

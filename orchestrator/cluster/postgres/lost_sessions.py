@@ -7,9 +7,9 @@ comes in between.
 
 from collections.abc import AsyncIterator
 
-from orchestrator.cluster.copies import LostSession, WorkspaceCopy
+from orchestrator.cluster.copies import LOST_SECONDS, LostSession, WorkspaceCopy
 from orchestrator.cluster.postgres.connection import DatabaseConnection
-from orchestrator.cluster.postgres.lease import LOST_SECONDS, Lease
+from orchestrator.cluster.postgres.lease import Lease
 from orchestrator.cluster.postgres.moves import give_away
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.telling import Telling
@@ -22,7 +22,7 @@ _GONE = "the session has ended, or another node has it"
 _LOST = f"until + interval '{LOST_SECONDS} seconds' < clock_timestamp()"
 _RESERVE = f"""
 WITH found AS (
-    SELECT c.number, p.node, p.number AS place FROM workspace_copies c
+    SELECT c.number, p.node, p.number AS place, n.report ->> 'url' AS url FROM workspace_copies c
     JOIN places p ON p.id = c.id AND p.session_key = c.session_key
     JOIN nodes n ON n.name = p.node AND n.epoch = p.epoch
     WHERE c.complete AND c.taking < clock_timestamp() AND p.recovery = 'snapshot'
@@ -32,7 +32,7 @@ WITH found AS (
 UPDATE workspace_copies c
 SET taker = $1, taking = clock_timestamp() + interval '{_RESERVED_SECONDS} seconds'
 FROM found WHERE c.number = found.number
-RETURNING c.*, found.node AS lost_node, found.place,
+RETURNING c.*, found.node AS lost_node, found.place, found.url,
     (SELECT max(s.seq) FROM shipped s WHERE s.session_key = c.session_key) AS event
 """  # noqa: S608 - ours
 _SOURCE = f"SELECT {_LOST} FROM nodes WHERE name = $1 FOR SHARE"  # noqa: S608 - ours
@@ -63,7 +63,7 @@ class PostgresLost:
                 *(row["id"], row["session_key"], row["owner"], row["bytes"], row["sha256"]),
                 *(row["handle_sha256"], row["continued"]),
             )
-            where = row["number"], row["lost_node"], row["place"]
+            where = row["number"], row["lost_node"], row["url"] or "", row["place"]
             return LostSession(copy, *where, row["event"] or 0, digest or GENESIS_HASH)
 
         return await self._database.transaction(work)

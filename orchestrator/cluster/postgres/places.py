@@ -119,6 +119,10 @@ class PostgresPlaces:
         """As `Places.changed`."""
         return self._outbox.telling(Kind.CHANGED, messages.changed(session_key, summary))
 
+    def rehandled(self, session_key: str, handle_sha256: str) -> Effect:
+        """As `Places.rehandled`."""
+        return self._outbox.telling(Kind.REHANDLED, messages.rehandled(session_key, handle_sha256))
+
     def released(self, session_key: str, session_id: str) -> Effect:
         """As `Places.released`."""
         return self._outbox.telling(Kind.RELEASED, messages.released(session_key, now()))

@@ -2,12 +2,15 @@
 
 One after the other, so that a lost machine causes no storm on the others; each is reserved for one
 node. The session is complete here before its place is taken by one row.
+
+A machine that answers is not lost: its control plane may be dead, and could not freeze anything.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from orchestrator.cluster.base import Membership
 from orchestrator.cluster.copies import LostSession, LostSessions
@@ -25,7 +28,24 @@ log = logging.getLogger(__name__)
 # Nobody tells of a lease that ends.
 _LOOK_SECONDS = 5.0
 _ROUND_SECONDS = 3600.0
+_ANSWER_SECONDS = 3.0
 _ACTOR = Principal("takeover", Role.ADMIN)
+
+
+async def answers(url: str) -> bool:
+    """Whether the machine at that URL is there, whatever listens on it."""
+    at = urlsplit(url)
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            _, writer = await asyncio.open_connection(at.hostname, at.port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):  # includes time-outs
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
 
 
 class TakingOver:
@@ -39,13 +59,16 @@ class TakingOver:
         lost: LostSessions,
         membership: Membership,
         has_room: Callable[[], bool],
+        answers: Callable[[str], Awaitable[bool]] = answers,
     ) -> None:
+        """`answers` says whether a machine can be reached at its node's URL."""
         self._snapshots = snapshots
         self._arrivals = arrivals
         self._moves = moves
         self._lost = lost
         self._membership = membership
         self._has_room = has_room
+        self._answers = answers
         # Keys of sessions here of which the cluster has not said yet whose they are.
         self._unsettled: set[str] = set()
         self._rounds = Rounds(_ROUND_SECONDS)
@@ -70,10 +93,20 @@ class TakingOver:
         """Takes over what there is room for. Raises: ClusterUnavailableError."""
         for key in [*self._unsettled]:
             await self._settle(key)
+        # Whether they answer, asked once.
+        machines: dict[str, bool] = {}
         while self._membership.state == "ready" and self._has_room():
             lost = await self._lost.reserve()
             if lost is None:
                 return
+            if lost.node not in machines:
+                machines[lost.node] = await self._answers(lost.url)
+            if machines[lost.node]:
+                log.warning(
+                    "session %s stays: the machine of %s answers, but its control plane does not",
+                    *(lost.copy.session_id, lost.node),
+                )
+                continue
             try:
                 await self._take(lost)
             except ClusterUnavailableError:

@@ -71,12 +71,13 @@ class Fencing:
 
     async def start(self, tasks: Tasks) -> None:
         """Begins; what must stand still now does when this returns."""
-        for session in self._sessions():
-            if session.fenced and session.sandbox is not None:  # by an earlier run
-                self._frozen[session.key] = session.sandbox
         self._membership.on_renewal(self._renewed.set)
         if self._decide().closed:
             await self._close_all()
+        else:
+            for session in self._sessions():
+                if session.fenced and session.sandbox is not None:  # by an earlier run
+                    self._frozen[session.key] = session.sandbox
         self._task = tasks.start(TaskName.FENCING, self._run, rounds=self._rounds)
 
     async def close(self) -> None:

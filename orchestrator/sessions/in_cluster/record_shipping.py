@@ -37,6 +37,8 @@ _LONGEST_PAUSE = 10.0
 _ROUND_SECONDS = 120.0
 # How long an end waits for its copy: the record of the stop is durable here already.
 _END_SECONDS = 2.0
+# With these, it may begin that a session is copied, which its row says.
+_MAY_BEGIN = ("session.arrived", "session.settings")
 _EVENTS = """
     SELECT session_key, seq, body, prev_hash, events.hash
     FROM events JOIN sessions ON sessions.key = session_key
@@ -118,7 +120,7 @@ class RecordShipping:
         for event in events or ():
             session = self._registry.by_key(event.session_key)
             ships = session is not None and session.ships
-            if ships or event.operation == "session.arrived":
+            if ships or event.operation in _MAY_BEGIN:
                 self._behind[event.session_key] = None
         if self._behind or self._unknown:
             self._news.set()

@@ -70,6 +70,12 @@ class SessionPlaces:
             return None
         return self._places.changed(session.key, summary_of(session, status=status, level=level))
 
+    def rehandled(self, session: Session, handle_sha256: str) -> Effect | None:
+        """Gives the copies of the session its new handle: the old one is invalid everywhere."""
+        if not session.recovers or not session.place:
+            return None
+        return self._places.rehandled(session.key, handle_sha256)
+
     def released(self, session: Session) -> Effect | None:
         """Releases the place of a session that ends."""
         return self._places.released(session.key, session.id) if session.place else None

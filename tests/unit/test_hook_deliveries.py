@@ -389,7 +389,7 @@ async def test_a_disk_that_fails_sends_nothing_in_a_loop(place: Place) -> None:
             attempts += 1
             raise StoreError("the disk is full")
 
-        deliveries.queue.claim = refuse  # type: ignore[method-assign]
+        deliveries.queue.claim = refuse  # type: ignore[assignment, method-assign]
         await place.record("a")
         await until(lambda: attempts >= 2)
         assert place.receiver.requests == []

@@ -137,7 +137,9 @@ class Hooks:
         for gone in await self._database.read(partial(hook_rows.unknown, known=known)):
             await self._clear(gone)
         for hook in self._hooks.values():
-            await self._database.write(partial(hook_rows.position, hook_id=hook.id))
+            # Those of the cluster begin with what was recorded here since they were added.
+            if self._shared is None or hook.configured:
+                await self._database.write(partial(hook_rows.position, hook_id=hook.id))
 
     async def close(self) -> None:
         """Stops delivering; the next start continues."""

@@ -29,8 +29,7 @@ from gateway.faces.sessions import ListPage, SessionList
 from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
 from gateway.open import Gateway
-from gateway.proxy import Exchange, read_body
-from orchestrator.ground.errors import TooLargeError
+from gateway.proxy import Exchange
 from orchestrator.ground.serving import stream
 from paddock.contract.audit import DenialsQuery
 from paddock.contract.cluster import Nodes
@@ -145,9 +144,7 @@ class Faces:
         asked.query(NoQuery)
         request = asked.request
         info = request.match_info
-        body = await read_body(request, _MOST_BODY)
-        if body is None:
-            raise TooLargeError(f"the body is over the limit, {_MOST_BODY} bytes")
+        body = await short_body(asked)
         moves = info["change"] == "drain" and drain_of(body).move
         node = await self._nodes.change(info["name"], info["change"])
         member = self._gateway.members.named(info["name"]) if moves else None

@@ -7,9 +7,9 @@ from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsag
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
 from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
 from orchestrator.cluster.directory import Directory
-from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.following import Following
 from orchestrator.cluster.lending import Lender
+from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError

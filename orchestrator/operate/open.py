@@ -11,11 +11,11 @@ from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.hooks.shared_hooks import SharedHooks
 from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
 from orchestrator.operate.moves.receiver import Receiver
 from orchestrator.operate.moves.way import NodeWay
-from orchestrator.operate.hooks.shared_hooks import SharedHooks
 from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.cluster import messages
-from orchestrator.cluster.alone import NoMoves
 from orchestrator.cluster.base import (
     Capacity,
     Claim,
@@ -102,6 +101,7 @@ class Cluster:
         self.silent_seconds = silent_seconds
         for subscriber in self.of_renewals:
             subscriber()
+
     # Moves by the key of the new life, and who knows the nodes, if anybody moves sessions.
     moves: dict[str, "Moving"] = field(default_factory=dict)
     nodes: Callable[[], Awaitable[Sequence[ClusterNode]]] | None = None
@@ -136,9 +136,7 @@ class Cluster:
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
             moves = MovesInMemory(self, node, outbox)
-            return ClusterFloor(
-                part, moves, _Known(self), part, keys, part, outbox, part, part
-            )
+            return ClusterFloor(part, moves, _Known(self), part, keys, part, outbox, part, part)
 
         return open_floor
 
@@ -349,6 +347,7 @@ class NodePart:
 
     def on_renewal(self, subscriber: Callable[[], None]) -> None:
         self._cluster.of_renewals.append(subscriber)
+
     async def used(self) -> dict[str, KeyUsage]:
         self._cluster.check()
         owners = {each.owner for each in self._cluster.places.values()}

@@ -12,8 +12,8 @@ from orchestrator.cluster.postgres.identity import identity, last_message
 from orchestrator.cluster.postgres.key_copy import Clocks, KeyCopy
 from orchestrator.cluster.postgres.keys import PostgresKeys
 from orchestrator.cluster.postgres.lease import Lease
-from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.lender import PostgresLender
+from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
 from orchestrator.cluster.postgres.old_rows import OldRows, Pruning

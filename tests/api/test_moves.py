@@ -40,6 +40,7 @@ from orchestrator.state.session import Session
 from tests.api.conftest import IMAGE
 from tests.support.cluster_in_memory import Cluster
 from tests.support.fake_agent import Agents
+from tests.support.leaks import unmount_all
 from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import pause, until
@@ -212,12 +213,7 @@ async def _move(nodes: Nodes, session: Session) -> None:
         await plane.mover.move(session, "two")
 
 
-async def _close(nodes: Nodes, planes: list[ControlPlane]) -> None:
-    for plane in planes:
-        await plane.close()
-
-
-@how(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@how(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     source=st.none() | st.integers(0, MOST_WRITES),
     target=st.none() | st.integers(0, MOST_WRITES),
@@ -229,6 +225,7 @@ def test_one_life_after_any_loss(source: int | None, target: int | None, databas
         try:
             runner.run(_lost(directory, patch, source, target, database))
         finally:
+            unmount_all(directory)
             shutil.rmtree(directory)
 
 
@@ -274,6 +271,8 @@ async def _lost(
     for machine in nodes.machines.values():
         assert machine.plane is not None
         await machine.plane.close()
+        for agent in machine.agents.by_run_dir.values():
+            await agent.close()
 
 
 def partial_method(function: Any) -> Any:

@@ -46,7 +46,7 @@ settings.load_profile("busy")
 # at the end. Each of these takes more than twice as long as a usual one.
 LONGEST = (
     *("test_chaos.py", "test_schemathesis.py", "test_restarts.py", "test_recovery.py"),
-    *("test_machines.py", "test_losses.py"),
+    *("test_machines.py", "test_losses.py", "test_gateway_programs.py"),
     *("test_docs.py", "test_compose.py", "test_javascript.py", "test_budgets.py", "test_soak.py"),
     *("test_wheels.py", "test_quota.py", "test_warm.py", "test_lifecycle.py", "test_purge.py"),
     *("test_compiled_guard.py", "test_file_escapes.py", "test_rules_fuzz.py", "test_reading.py"),

@@ -33,7 +33,7 @@ NODES = 3
 _TIMES = 1.15
 # On a quiet machine, where aiohttp's least is 0.11 ms, it is 0.4 ms.
 _FLOORS = 3.7
-_AT_ONCE = 20
+_AT_ONCE = 5
 _CREATING = 6
 _ROUNDS = 3
 _DESCRIPTORS = 65_536

@@ -45,15 +45,18 @@ settings.load_profile("busy")
 # The files that take longest begin first, in this order, so that no worker is left alone with one
 # at the end. Each of these takes more than twice as long as a usual one.
 LONGEST = (
-    *("test_chaos.py", "test_schemathesis.py", "test_restarts.py", "test_recovery.py"),
-    *("test_machines.py", "test_losses.py", "test_gateway_programs.py"),
-    *("test_docs.py", "test_compose.py", "test_javascript.py", "test_budgets.py", "test_soak.py"),
-    *("test_wheels.py", "test_quota.py", "test_warm.py", "test_lifecycle.py", "test_purge.py"),
-    *("test_compiled_guard.py", "test_file_escapes.py", "test_rules_fuzz.py", "test_reading.py"),
-    *("test_console_run.py", "test_terminals.py", "test_signals_without_scopes.py"),
-    *("test_rules_of_paths.py", "test_foreign_images.py", "test_output.py", "test_rates.py"),
-    *("test_resources.py", "test_option_tables.py", "test_kept_shells.py", "test_rules.py"),
-    *("test_workspace_paths.py", "test_level_change.py", "test_older_kernels.py"),
+    *("test_recovery.py", "test_docs.py", "test_chaos.py", "test_schemathesis.py"),
+    "test_gateway_programs.py",
+    *("test_cli_any_words.py", "test_linear_reading.py", "test_compose.py", "test_budgets.py"),
+    *("test_rules_fuzz.py", "test_reading.py", "test_warm.py", "test_file_escapes.py"),
+    *("test_console_run.py", "test_apps.py", "test_wheels.py", "test_lisp_costs.py"),
+    *("test_lifecycle.py", "test_machines.py", "test_terminals.py", "test_client.py"),
+    *("test_compiled_guard.py", "test_signals_without_scopes.py", "test_quota.py"),
+    *("test_rules_of_paths.py", "test_losses.py", "test_rates.py", "test_store_faults.py"),
+    *("test_restarts.py", "test_cli.py", "test_javascript.py", "test_workspace_paths.py"),
+    *("test_purge.py", "test_resources.py", "test_rules.py", "test_foreign_images.py"),
+    *("test_kept_shells.py", "test_soak.py", "test_output.py", "test_level_change.py"),
+    *("test_option_tables.py", "test_older_kernels.py"),
 )
 
 

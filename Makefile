@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # for it: four files run at once, the tests of one file in turn, the longest files first.
 apart := --dist worksteal tests/unit tests/api
 workers := $(shell nproc)
-together := -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/integration tests/security tests/tools tests/browser
+together := -n 4 --dist loadfile --no-loadscope-reorder --short tests/cluster tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" -n $$((2 * $(workers))) $(apart)
 
-test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres ## all tests; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres ## all tests, of clusters the short ones; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else

@@ -13,6 +13,7 @@ from aiohttp import web
 from api.app import create_app
 from api.compat.enabled import OWN_PORTS, ServedPorts
 from api.gateway_listener import for_gateways
+from api.http.node_app import create_node_app
 from api.log.logs import logging_to_stdout
 from api.previews.app import create_preview_app
 from orchestrator.cluster.tls import Face
@@ -76,8 +77,11 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         runner = await _set_up(app, plane)
         try:
             await _listen(runner, settings)
-            async with _previews(plane, app[OWN_PORTS], say) as previews:
-                faces = {Face.API: runner, **previews}
+            async with (
+                _previews(plane, app[OWN_PORTS], say) as previews,
+                _nodes(plane) as nodes,
+            ):
+                faces = {Face.API: runner, **previews, **nodes}
                 async with for_gateways(settings, faces, say):
                     _announce(runner, plane, say)
                     await stopping.wait()
@@ -140,6 +144,19 @@ async def _previews(
             plane.previews.url = preview_url(settings, (host, port))
             say(f"serving ports of sessions at {plane.previews.url}")
         yield {Face.PREVIEWS: runner}
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _nodes(plane: ControlPlane) -> AsyncGenerator[dict[Face, web.AppRunner]]:
+    """Serves other nodes of the cluster meanwhile, if there is one."""
+    if plane.settings.cluster is None:
+        yield {}
+        return
+    runner = await _set_up(create_node_app(plane), plane)
+    try:
+        yield {Face.NODES: runner}
     finally:
         await runner.cleanup()
 

@@ -30,16 +30,24 @@ _CALL_SECONDS = 30
 _STOP_SECONDS = 20
 
 
-def wanted(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def wanted(
+    options: Mapping[str, Any], environment: Mapping[str, str], address: str
+) -> dict[str, Any]:
     """The engine's order for the container.
 
-    The settings of the service are those of the node, above the ones that the options name.
-    `LAUNCHER_IMAGE` is the control plane's image, `LAUNCHER_SOCKET` the engine's on the host.
+    The settings of the service are those of the node, above the ones that the options name;
+    `$ADDRESS` in them stands for the machine's address in the Swarm. `LAUNCHER_IMAGE` is the
+    control plane's image, `LAUNCHER_SOCKET` the engine's on the host.
     """
     state, socket = environment["PADDOCK_STATE_DIR"], environment["LAUNCHER_SOCKET"]
+    shown = f"[{address}]" if ":" in address else address
     settings = {
         **options["Env"],
-        **{name: value for name, value in environment.items() if name.startswith("PADDOCK_")},
+        **{
+            name: value.replace("$ADDRESS", shown)
+            for name, value in environment.items()
+            if name.startswith("PADDOCK_")
+        },
     }
     filled = json.dumps(options["Body"]).replace("$STATE", state).replace("$SOCKET", socket)
     body = json.loads(filled)
@@ -68,6 +76,10 @@ class Launcher:
 
     def __init__(self, engine: APIClient) -> None:
         self._engine = engine
+
+    def address(self) -> str:
+        """Where the Swarm's other machines reach this one. Raises: DockerException."""
+        return str(self._engine.info()["Swarm"]["NodeAddr"])
 
     def start(self, body: dict[str, Any]) -> str:
         """Starts the container, or takes over the one that runs with the same options.
@@ -110,7 +122,7 @@ def main() -> int:
     launcher = Launcher(APIClient(timeout=_CALL_SECONDS))
     try:
         options = json.loads(OPTIONS.read_text(encoding="utf-8"))
-        container = launcher.start(wanted(options, environment))
+        container = launcher.start(wanted(options, environment, launcher.address()))
         try:
             return launcher.wait(container)
         finally:

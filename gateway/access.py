@@ -9,6 +9,7 @@ from orchestrator.rules.access.keys import KeyRing, Principal, Role
 
 READERS = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
 ADMINS = frozenset({Role.ADMIN})
+E2B_PATH = "/compat/e2b/"
 MEASURERS = frozenset({Role.ADMIN, Role.METRICS})
 
 
@@ -17,11 +18,10 @@ def authorize(keys: KeyRing, request: web.Request, roles: Collection[Role]) -> P
 
     Raises: UnauthorizedError, PermissionDeniedError.
     """
-    values = request.headers.getall("Authorization", [])
-    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    token = _token(request)
+    if not token:
         raise UnauthorizedError("an Authorization header is missing: Bearer <key>")
-    principal = keys.authenticate(token.strip())
+    principal = keys.authenticate(token)
     if principal is None:
         raise UnauthorizedError("the key is not known here, or is a session's handle")
     if principal.role not in roles:
@@ -30,13 +30,22 @@ def authorize(keys: KeyRing, request: web.Request, roles: Collection[Role]) -> P
     return principal
 
 
-def owner_of(keys: KeyRing, request: web.Request) -> str | None:
-    """The name of the caller's key, if it is a valid one."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        return None
+def principal_of(keys: KeyRing, request: web.Request) -> Principal | None:
+    """The caller, if what is presented is a valid key."""
     try:
-        principal = keys.authenticate(token.strip())
+        return keys.authenticate(_token(request))
     except UnauthorizedError:
         return None
-    return None if principal is None else principal.name
+
+
+def _token(request: web.Request) -> str:
+    """What the caller presents, or nothing. E2B's clients have headers of their own."""
+    if request.path.startswith(E2B_PATH):
+        # In the order in which a node looks at them.
+        for name in ("X-API-KEY", "X-Access-Token"):
+            found = request.headers.get(name, "").strip()
+            if found:
+                return found
+    values = request.headers.getall("Authorization", [])
+    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -3,23 +3,24 @@
 Both answer every failure with a problem document, also in the place of a node.
 """
 
-import asyncio
 import logging
 import secrets
 import time
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gateway.access import MEASURERS, authorize
+from gateway.access import E2B_PATH, MEASURERS, authorize
 from gateway.dispatch import KIND, Dispatch
-from gateway.errors import status_of
+from gateway.errors import e2b_problem, status_of
 from gateway.faces.routes import Faces
 from gateway.open import Gateway
+from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.metrics import CONTENT_TYPE
-from orchestrator.ground.serving import stream
 from orchestrator.ground.serving.connections import CONNECTIONS, ServedConnections
-from orchestrator.ground.serving.errors import describe, problem
+from orchestrator.ground.serving.errors import problem
+from orchestrator.ground.serving.failed_answers import answered_or_broken
 
 # As in proxies: the client closed the connection before the answer.
 _CLIENT_GONE = 499
@@ -100,7 +101,7 @@ def _observed(gateway: Gateway) -> Middleware:
         status = _CLIENT_GONE
         try:
             with request.app[CONNECTIONS].serving(request):
-                response = await _guarded(request, handler)
+                response = await answered_or_broken(request, handler, partial(_explained, request))
             status = response.status
             return response
         finally:
@@ -119,21 +120,11 @@ def _observed(gateway: Gateway) -> Middleware:
     return observed
 
 
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # noqa: BLE001 - nothing else may reach a client
-        begun: web.StreamResponse | None = request.get(stream.STREAM)
-        if begun is None:
-            failure = describe(error)
-            request_id = secrets.token_hex(8)
-            answer = problem(failure, request_id, status_of(failure))
-            answer.headers.update(_HEADERS | {"X-Request-Id": request_id})
-            return answer
-        # Only a broken connection can show that the answer is incomplete.
-        if not isinstance(error, ConnectionError | TimeoutError):
-            describe(error)
-        stream.abort(request)
-        return begun
+def _explained(request: web.Request, error: PaddockError) -> web.Response:
+    request_id = secrets.token_hex(8)
+    if request.path.startswith(E2B_PATH):
+        answer = e2b_problem(error, request_id)
+    else:
+        answer = problem(error, request_id, status_of(error))
+    answer.headers.update(_HEADERS | {"X-Request-Id": request_id})
+    return answer

@@ -6,15 +6,17 @@ else is asked.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 from aiohttp import web
 
-from gateway.errors import NodeLostError, unavailable
+from gateway.errors import NodeLostError, lost_creation, unavailable
 from gateway.members import Member, Members
 from gateway.placed import Placements
-from gateway.placement import MOST_ASKED, Against, Wanted
+from gateway.placement import MOST_ASKED, Against
+from gateway.places.asked import Asked
+from gateway.places.holders import Holders
 from gateway.proxy import Exchange, Refusal
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold
@@ -24,69 +26,60 @@ from orchestrator.ground.errors import (
     NotFoundError,
     PaddockError,
 )
+from orchestrator.ground.serving.headers import Headers
 
 _REFUSES = frozenset({503})
 _CREATED = 201
 _SESSION = "/api/sessions/"
 _RETRY_SECONDS = 5.0
-# The contract's default.
-_USUAL_LEVEL = "medium"
-_MOST_LABELS = 32
-_MOST_NUMBER = 2**50
-
-# The name of the key that a request's credential is; None: not known here.
-Owners = Callable[[web.Request], str | None]
 
 
-class Asked(NamedTuple):
-    """What the body of a request for a session says about its place."""
+class Sent(NamedTuple):
+    """What a node gets; `body`: None if it is passed as it comes, behind `first`, and only once.
 
-    wanted: Wanted = Wanted()
-    session_id: str | None = None
-    near: str | None = None
+    `added` are headers besides the client's, `asking` those with which nodes are asked for what a
+    session needs.
+    """
 
-
-def asked_in(body: Any, owner: str | None) -> Asked:
-    """Reads a body; what is not as it should be counts as not said, for the node to refuse it."""
-    if not isinstance(body, dict):
-        return Asked(Wanted(owner=owner))
-    level = _text(body, "permission_level")
-    if level is None and _text(body, "template") is None:
-        level = _USUAL_LEVEL
-    limits, placement = _members(body, "limits"), _members(body, "placement")
-    labels = _members(placement, "labels")
-    wanted = Wanted(
-        level,
-        _text(body, "image"),
-        owner,
-        {name: value for name, value in labels.items() if isinstance(value, str)},
-        _number(limits, "cpus"),
-        _whole(limits, "memory_bytes"),
-    )
-    return Asked(wanted, _text(body, "id"), _text(placement, "near"))
+    asking: Headers
+    body: bytes | None = None
+    first: bytes = b""
+    added: Headers = ()
 
 
 class Creations:
-    """Puts new sessions on nodes."""
+    """Puts what is new on nodes."""
 
-    def __init__(self, members: Members, routes: Routes, placements: Placements) -> None:
+    def __init__(
+        self, members: Members, routes: Routes, placements: Placements, holders: Holders
+    ) -> None:
         self._members = members
         self._routes = routes
         self._placements = placements
+        self._holders = holders
 
-    async def create(
-        self, request: web.Request, asked: Asked, body: bytes | None
-    ) -> web.StreamResponse:
+    async def create(self, request: web.Request, asked: Asked, sent: Sent) -> web.StreamResponse:
         """The answer of the node that has the session then, or refuses it for good.
 
-        `body`: None if it has not been read, so that it can be sent once. Raises:
-        CapacityExhaustedError with how many nodes refused for what; NotFoundError,
-        NodeUnavailableError, NodeLostError, ClusterUnavailableError.
+        Raises: CapacityExhaustedError with how many nodes refused for what; NotFoundError,
+        ConflictError, NodeUnavailableError, NodeLostError with the session's id, RefusedError,
+        ClusterUnavailableError.
         """
+        try:
+            return await self._created(request, asked, sent)
+        except NodeLostError as error:
+            if asked.session_id is None:
+                raise
+            raise lost_creation(error.fields["node"], asked.session_id) from None
+
+    async def _created(self, request: web.Request, asked: Asked, sent: Sent) -> web.StreamResponse:
         member = await self._settled(asked)
         if member is not None:
-            answer = await Exchange(request, member, body=body).answer()
-            return self._answered(member, answer)
+            answer = await _exchange(request, member, sent).answer()
+            return self._answered(member, answer, asked)
+        if asked.needs:
+            only = await self._holders.all_of(asked.needs, sent.asking)
+            asked = asked._replace(wanted=replace(asked.wanted, only=only))
         refused: Counter[str] = Counter()
         excluded: list[str] = []
         while len(excluded) < MOST_ASKED:
@@ -94,23 +87,23 @@ class Creations:
             if node is None:
                 break
             excluded.append(node.name)
-            said = await self._asked(request, node.name, body)
+            said = await self._said(request, node.name, asked, sent)
             if isinstance(said, web.StreamResponse):
                 return said
             self._placements.refused(node, asked.wanted)
             refused[said] += 1
-        return await self._nowhere(request, asked, body, refused)
+        return await self._nowhere(request, asked, sent, refused)
 
-    async def _asked(
-        self, request: web.Request, name: str, body: bytes | None
+    async def _said(
+        self, request: web.Request, name: str, asked: Asked, sent: Sent
     ) -> web.StreamResponse | str:
         """The node's answer, or the code of its refusal."""
         member = self._members.named(name)
         if member is None:
             return NodeUnavailableError.code
-        may_repeat = body is not None
+        may_repeat = sent.body is not None
         try:
-            answer = await Exchange(request, member, body=body).answer(
+            answer = await _exchange(request, member, sent).answer(
                 _REFUSES if may_repeat else frozenset()
             )
         except NodeLostError:
@@ -119,18 +112,23 @@ class Creations:
             return error.code
         if isinstance(answer, Refusal):
             return answer.code or str(answer.answer.status)
-        return self._answered(member, answer)
+        return self._answered(member, answer, asked)
 
-    def _answered(self, member: Member, answer: web.StreamResponse | Refusal) -> web.StreamResponse:
+    def _answered(
+        self, member: Member, answer: web.StreamResponse | Refusal, asked: Asked
+    ) -> web.StreamResponse:
         assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
         path = answer.headers.get("Location", "")
         if answer.status == _CREATED and path.startswith(_SESSION):
             self._routes.learn(path.removeprefix(_SESSION), member.name)
+        elif answer.status == _CREATED and asked.session_id is not None:
+            self._routes.learn(asked.session_id, member.name)
         return answer
 
     async def _settled(self, asked: Asked) -> Member | None:
         """The node that alone may have it: that of its id, or of the session that it is near."""
-        for session_id, holds in ((asked.session_id, True), (asked.near, False)):
+        own = None if asked.is_new else asked.session_id
+        for session_id, holds in ((own, True), (asked.near, False)):
             if session_id is None:
                 continue
             where = await self._routes.look_up(session_id)
@@ -145,16 +143,20 @@ class Creations:
         return None
 
     async def _nowhere(
-        self, request: web.Request, asked: Asked, body: bytes | None, refused: Counter[str]
+        self, request: web.Request, asked: Asked, sent: Sent, refused: Counter[str]
     ) -> web.StreamResponse:
         """No node has taken it. What no node knows, any of them says in its own words."""
         reasons = self._placements.reasons(asked.wanted)
         unknown = reasons.keys() & {Against.LEVEL, Against.IMAGE}
         member = self._members.any()
         if unknown and not refused and not reasons[Against.LABELS] and member is not None:
-            answer = await Exchange(request, member, body=body).answer()
-            return self._answered(member, answer)
+            answer = await _exchange(request, member, sent).answer()
+            return self._answered(member, answer, asked)
         raise _exhausted(refused, reasons)
+
+
+def _exchange(request: web.Request, member: Member, sent: Sent) -> Exchange:
+    return Exchange(request, member, body=sent.body, first=sent.first, added=sent.added)
 
 
 def _exhausted(refused: Counter[str], reasons: Counter[Against]) -> PaddockError:
@@ -164,26 +166,3 @@ def _exhausted(refused: Counter[str], reasons: Counter[Against]) -> PaddockError
     return CapacityExhaustedError(
         f"no node takes this session now: of the nodes, {said}", retry_after=_RETRY_SECONDS
     )
-
-
-def _text(body: Mapping[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _members(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name)
-    return value if isinstance(value, dict) and len(value) <= _MOST_LABELS else {}
-
-
-def _number(body: Mapping[str, Any], name: str) -> float | None:
-    """A number of the body that a node could have."""
-    value = body.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if 0 < value < _MOST_NUMBER else None
-
-
-def _whole(body: Mapping[str, Any], name: str) -> int | None:
-    value = _number(body, name)
-    return None if value is None else int(value)

@@ -1,37 +1,35 @@
 """Finds out what a request is for, and has it answered there."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
-
 from aiohttp import web
 
-from gateway.access import owner_of
-from gateway.creation import Asked, asked_in
 from gateway.errors import RETRY_SECONDS
+from gateway.faces.answers import refused
+from gateway.faces.asking import RefusedError
 from gateway.members import Member
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
-from gateway.placement import Wanted
+from gateway.places.bodies import Bodies
+from gateway.places.making import Making
+from gateway.places.named import Named, without_node
 from gateway.previews import session_of
-from gateway.proxy import Exchange, read_body
+from gateway.proxy import Exchange
 from orchestrator.cluster.tls import Face
-from orchestrator.ground import strict_json
 from orchestrator.ground.errors import (
-    CapacityExhaustedError,
     NodeUnavailableError,
     NotFoundError,
-    TooLargeError,
     ValidationError,
 )
 
 KIND = web.RequestKey("kind", str)
-# Answers with which a node says that it has not got a session (any more).
-_NOT_MINE = frozenset({404, 410})
+# Answers with which a node says that it has not got a session, or its handle, any more.
+_NOT_MINE = frozenset({401, 404, 410})
+# All operations below it need a credential; other interfaces have some that need none.
+_PROVING = "/api/"
+# What a node says that does not know the handle by which an address is signed.
+_UNKNOWN = frozenset({401})
 _EVERY_NODE = (
-    "a gateway does not answer this yet: each node of the cluster has its own; ask the nodes "
-    "themselves"
+    "a gateway does not answer this: each node of the cluster has its own; name one of them with "
+    "the parameter `node`"
 )
 
 
@@ -40,16 +38,21 @@ class Dispatch:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        # Bytes of bodies that are read before they are passed on.
-        self._held = 0
+        self._bodies = Bodies(gateway.limits, gateway.aside)
+        self._making = Making(gateway, self._bodies)
+        self._named = Named(gateway.holders)
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""
         _check(request)
-        with self._gateway.open_requests.counted(request):
+        proves = request.raw_path.startswith(_PROVING)
+        with self._gateway.open_requests.counted(request, proves=proves):
             aim = aim_of(request.method, request.raw_path, request.headers.get(E2B_HEADER))
             request[KIND] = aim.kind.name.lower()
-            return await self._sent(request, aim)
+            try:
+                return await self._sent(request, aim)
+            except RefusedError as error:
+                return refused(error.refusal)
 
     async def previews(self, request: web.Request) -> web.StreamResponse:
         """A request to a port of a session. Raises: PaddockError."""
@@ -68,15 +71,26 @@ class Dispatch:
             case Kind.ENSURE:
                 return await self._ensured(request, aim.session_id)
             case Kind.CREATE:
-                return await self._created(request)
-            case Kind.STREAM:
-                owner = owner_of(self._gateway.keys, request)
-                asked = Asked(Wanted(owner=owner))
-                return await self._gateway.creations.create(request, asked, None)
+                return await self._making.session(request)
+            case Kind.SANDBOX:
+                return await self._making.sandbox(request)
+            case Kind.RESTORE:
+                return await self._making.restored(request)
+            case Kind.VOLUME:
+                return await self._making.volume(request)
+            case Kind.SIGNED:
+                return await self._signed(request)
+            case Kind.SNAPSHOT:
+                return await self._snapshot(request, aim.session_id)
+            case Kind.NAMED:
+                return await self._at(request, await self._named.node_of(request, aim))
             case Kind.BODY:
                 return await self._named_in_body(request, aim.member)
             case Kind.NONE:
-                raise NotFoundError(_EVERY_NODE)
+                member = self._named.chosen(request)
+                if member is None:
+                    raise NotFoundError(_EVERY_NODE)
+                return await self._at(request, member)
         return await self._to_any(request)
 
     async def _to_session(
@@ -94,16 +108,17 @@ class Dispatch:
             return await self._to_any(request, face, body)
         if not remembered:
             return await self._exchanged(request, member, face, body)
-        has_body = body is None and request.can_read_body
-        answer = await Exchange(request, member, face, body).answer(_NOT_MINE)
+        has_body = request.can_read_body
+        exchange = Exchange(request, member, face, body)
+        answer = await exchange.answer(_NOT_MINE)
         if isinstance(answer, web.StreamResponse):
             return answer
         # The session may be elsewhere by now, or it is a file of it that is not there.
         other = await self._gateway.routes.moved_from(session_id, member)
         if other is None:
             return answer.answer
-        if not has_body:
-            return await self._exchanged(request, other, face, body)
+        if not has_body or exchange.body is not None:
+            return await self._exchanged(request, other, face, exchange.body)
         raise NodeUnavailableError(
             "the session has moved to another node: ask again; nothing has been done",
             retry_after=RETRY_SECONDS,
@@ -119,6 +134,33 @@ class Dispatch:
             )
         return await self._exchanged(request, member, face, body)
 
+    async def _signed(self, request: web.Request) -> web.StreamResponse:
+        """The answer of the node that knows the signature, which the others refuse (401)."""
+        if not request.can_read_body:
+            return await self._tried(request, None)
+        async with self._bodies.whole(request) as body:
+            return await self._tried(request, body)
+
+    async def _tried(self, request: web.Request, body: bytes | None) -> web.StreamResponse:
+        refusal = None
+        for member in list(self._gateway.members.all):
+            if not member.alive:
+                continue
+            answer = await Exchange(request, member, body=body).answer(_UNKNOWN)
+            if isinstance(answer, web.StreamResponse):
+                return answer
+            refusal = answer.answer
+        return await self._to_any(request, body=body) if refusal is None else refusal
+
+    async def _at(self, request: web.Request, member: Member | None) -> web.StreamResponse:
+        """The answer of that node, or of any, to what a query may name a node for."""
+        if member is None:
+            return await self._to_any(request)
+        target = without_node(request.raw_path)
+        answer = await Exchange(request, member, target=target).answer()
+        assert isinstance(answer, web.StreamResponse)  # noqa: S101 - no refusals were asked for
+        return answer
+
     async def _exchanged(
         self, request: web.Request, member: Member, face: Face, body: bytes | None
     ) -> web.StreamResponse:
@@ -130,57 +172,19 @@ class Dispatch:
         member, _ = await self._gateway.routes.node_of(session_id)
         if member is not None:
             return await self._exchanged(request, member, Face.API, None)
-        return await self._created(request, session_id)
+        return await self._making.session(request, session_id)
 
-    async def _created(
-        self, request: web.Request, session_id: str | None = None
-    ) -> web.StreamResponse:
-        async with self._body(request) as body:
-            asked = asked_in(await self._json(body), owner_of(self._gateway.keys, request))
-            if session_id is not None:
-                asked = asked._replace(session_id=session_id)
-            return await self._gateway.creations.create(request, asked, body)
+    async def _snapshot(self, request: web.Request, session_id: str) -> web.StreamResponse:
+        async with self._bodies.whole(request) as body:
+            await self._making.check_snapshot(request, session_id, body)
+            return await self._to_session(request, session_id, body=body)
 
     async def _named_in_body(self, request: web.Request, member: str) -> web.StreamResponse:
-        async with self._body(request) as body:
-            found = await self._json(body)
+        async with self._bodies.whole(request) as body:
+            found = await self._bodies.json(body)
             session_id = found.get(member) if isinstance(found, dict) else None
             known = isinstance(session_id, str) and len(session_id) <= 128
             return await self._to_session(request, session_id if known else None, body=body)
-
-    @asynccontextmanager
-    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
-        """The whole body, which counts until the end of the block.
-
-        Raises: ValidationError, TooLargeError, CapacityExhaustedError.
-        """
-        limits = self._gateway.limits
-        # A body without a length may have any up to the limit.
-        size = limits.body_bytes if request.content_length is None else request.content_length
-        if size > limits.body_bytes:
-            raise _too_large(limits.body_bytes)
-        if self._held + size > limits.all_bodies_bytes:
-            raise CapacityExhaustedError(
-                "too many bodies of new sessions are being read: try again",
-                retry_after=RETRY_SECONDS,
-            )
-        self._held += size
-        try:
-            body = await read_body(request, limits.body_bytes)
-            if body is None:
-                raise _too_large(limits.body_bytes)
-            yield body
-        finally:
-            self._held -= size
-
-    async def _json(self, body: bytes) -> Any:
-        """What the body says; None if it can't be read, which the node explains."""
-        try:
-            return await self._gateway.aside.call(
-                len(body), partial(strict_json.parse, body, "the body")
-            )
-        except (strict_json.JsonError, ValueError, RecursionError):
-            return None
 
 
 def _check(request: web.Request) -> None:
@@ -190,7 +194,3 @@ def _check(request: web.Request) -> None:
             "the target of a request must be a path in visible ASCII: encode other characters",
             field="path",
         )
-
-
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"the body is over the limit of a gateway, {most} bytes")

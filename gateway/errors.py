@@ -2,7 +2,10 @@
 
 from http import HTTPStatus
 
+from aiohttp import web
+
 from orchestrator.ground.errors import NodeUnavailableError, PaddockError
+from orchestrator.ground.serving.errors import problem
 
 RETRY_SECONDS = 2
 
@@ -29,6 +32,24 @@ def lost(name: str) -> NodeLostError:
     )
 
 
+def lost_creation(name: str, session_id: str) -> NodeLostError:
+    """What is said about a node that was lost before it said whether it has made a session."""
+    return NodeLostError(
+        f"the node {name} went away after the request was sent: ask for the session {session_id}; "
+        "another request for this id makes no second one",
+        node=name,
+        session_id=session_id,
+    )
+
+
 def status_of(error: PaddockError) -> HTTPStatus | None:
     """The status of a gateway's own error; None: as the domain's table has it."""
     return HTTPStatus.BAD_GATEWAY if isinstance(error, NodeLostError) else None
+
+
+def e2b_problem(error: PaddockError, request_id: str) -> web.Response:
+    """An error as E2B's SDKs read it: its status and its text, and a time to wait."""
+    found = problem(error, request_id, status_of(error))
+    headers = {name: found.headers[name] for name in ("Retry-After",) if name in found.headers}
+    body = {"code": found.status, "message": error.detail}
+    return web.json_response(body, status=found.status, headers=headers)

@@ -6,18 +6,17 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
-
-from aiohttp import ClientSession
+from contextlib import aclosing
 
 from gateway.errors import unavailable
-from gateway.upstream import client_of
+from gateway.upstream import Upstream
 from orchestrator.cluster.directory import Directory, Node
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.task_scope import InUse
 
-# How often the database is asked. A lease holds for 15 s and is renewed every 3 s.
-EVERY_SECONDS = 1.0
+# Before the database is asked again that has not answered.
+_PAUSE_SECONDS = 1.0
 # Between two lines about a node that can't be reached.
 _QUIET_SECONDS = 60.0
 
@@ -31,7 +30,7 @@ class Member:
         self.node = node
         self.exchanges = InUse()
         self._contexts = contexts
-        self._clients: dict[Face, ClientSession] = {}
+        self._upstreams: dict[Face, Upstream] = {}
         self._gone = False
         self._quiet_until = float("-inf")
 
@@ -62,13 +61,13 @@ class Member:
             self.exchanges.cut()
         self.node = node
 
-    def client(self, face: Face) -> ClientSession:
+    def upstream(self, face: Face) -> Upstream:
         """The connections to one of its applications. Raises: NodeUnavailableError."""
         if self._gone:
             raise unavailable(self.name)
-        found = self._clients.get(face)
+        found = self._upstreams.get(face)
         if found is None:
-            found = self._clients[face] = client_of(self.name, self._contexts(face))
+            found = self._upstreams[face] = Upstream(self.name, self.url, self._contexts(face))
         return found
 
     def complain(self, reason: str) -> None:
@@ -82,9 +81,9 @@ class Member:
         """Ends every exchange with it, and closes the connections."""
         self._gone = True
         self.exchanges.cut()
-        for client in self._clients.values():
-            await client.close()
-        self._clients.clear()
+        for upstream in self._upstreams.values():
+            await upstream.close()
+        self._upstreams.clear()
 
 
 # The TLS of connections to nodes; None: without, which only tests have.
@@ -125,20 +124,30 @@ class Members:
         return self._chance.choice(ready or alive) if alive else None
 
     async def follow(self) -> None:
-        """Asks the database again and again, until it is cancelled."""
+        """Follows the nodes, until it is cancelled."""
         while True:
-            await self.refresh()
-            await asyncio.sleep(EVERY_SECONDS)
+            try:
+                async with aclosing(self._directory.following()) as told:
+                    async for nodes in told:
+                        await self._take(nodes)
+            except ClusterUnavailableError as error:
+                self._lose(error)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def refresh(self) -> None:
-        """Asks the database once. What it says of lost nodes ends their exchanges."""
+        """Asks the database once."""
         try:
-            nodes = await self._directory.nodes()
+            await self._take(await self._directory.nodes())
         except ClusterUnavailableError as error:
-            if self.trouble is None:
-                log.warning("the nodes of the cluster can't be asked for: %s", error.detail)
-            self.trouble = error.detail
-            return
+            self._lose(error)
+
+    def _lose(self, error: ClusterUnavailableError) -> None:
+        if self.trouble is None:
+            log.warning("the nodes of the cluster can't be asked for: %s", error.detail)
+        self.trouble = error.detail
+
+    async def _take(self, nodes: Sequence[Node]) -> None:
+        """What the database says of lost nodes ends their exchanges."""
         self.trouble = None
         before, self._members = self._members, {}
         for node in nodes:

@@ -32,6 +32,8 @@ class GatewayMetrics:
             "Connections closed because their data is not HTTP.",
             registry=self._registry,
         )
+        # What has been counted once is found faster so; kinds and statuses are few.
+        self._counted: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
@@ -40,8 +42,13 @@ class GatewayMetrics:
 
     def answered(self, kind: str, status: int, seconds: float) -> None:
         """Counts an answer."""
-        self._answers.labels(kind, str(status)).inc()
-        self._seconds.labels(kind).observe(seconds)
+        found = self._counted.get((kind, status))
+        if found is None:
+            found = self._answers.labels(kind, str(status)), self._seconds.labels(kind)
+            self._counted[kind, status] = found
+        answers, times = found
+        answers.inc()
+        times.observe(seconds)
 
     def not_http(self) -> None:
         """Counts what is not HTTP."""

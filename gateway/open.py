@@ -4,10 +4,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from gateway.creation import Creations
+from gateway.faces.asking import Asking
 from gateway.limits import GATEWAY_LIMITS, GatewayLimits, Open
 from gateway.members import Contexts, Members
 from gateway.metrics import GatewayMetrics
 from gateway.placed import Placements
+from gateway.places.holders import Holders
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Directory
 from orchestrator.ground.task_scope import TaskScope
@@ -31,6 +33,8 @@ class Gateway:
     routes: Routes
     placements: Placements
     creations: Creations
+    asking: Asking
+    holders: Holders
     open_requests: Open
     aside: Aside
     metrics: GatewayMetrics
@@ -48,6 +52,7 @@ async def open_gateway(
     *,
     limits: GatewayLimits = GATEWAY_LIMITS,
     domain: str | None = None,
+    asking: Asking | None = None,
 ) -> Gateway:
     """Opens it, and asks once for the nodes; they are followed from then on.
 
@@ -56,6 +61,8 @@ async def open_gateway(
     closers = AsyncExitStack()
     placements = Placements()
     members = Members(directory, contexts, placements.reported)
+    asking = asking or Asking()
+    holders = Holders(members, asking)
     closers.push_async_callback(members.close)
     routes = Routes(directory, members)
     closers.push_async_callback(routes.close)
@@ -64,7 +71,7 @@ async def open_gateway(
     closers.push_async_callback(following.close)
     following.spawn(members.follow())
     metrics = GatewayMetrics()
-    open_requests = Open(limits)
+    open_requests = Open(limits, keys)
     metrics.gauge(
         "paddock_gateway_open_requests",
         "Requests, streams and WebSockets that are open.",
@@ -91,7 +98,9 @@ async def open_gateway(
         members,
         routes,
         placements,
-        Creations(members, routes, placements),
+        Creations(members, routes, placements, holders),
+        asking,
+        holders,
         open_requests,
         Aside(),
         metrics,

@@ -9,14 +9,16 @@ from enum import Enum, auto
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from orchestrator.settings.e2b_names import SANDBOX_HEADER, plain_id
 from paddock.contract.words import ID_PATTERN
 
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
-# The header in which E2B's clients name their sandbox, and what older ones append to its id.
-E2B_HEADER = "E2b-Sandbox-Id"
-_E2B_ENDING = "-paddock"
+E2B_HEADER = SANDBOX_HEADER
 _MOST_PARTS = 6
+_E2B = "/compat/e2b"
+# Addresses that E2B's SDKs sign: they name no sandbox, and may have nothing before them.
+_SIGNED = frozenset({"/files", f"{_E2B}/files"})
 # What each node has of its own, until the cluster's database has it for all of them.
 _OF_EACH_NODE = frozenset(
     {
@@ -32,21 +34,29 @@ class Kind(Enum):
     SESSION = auto()  # to the node of the session
     ENSURE = auto()  # the same, or to a new session's node
     CREATE = auto()  # to a new session's node; the body is read to choose it
-    STREAM = auto()  # the same, but the body is not read
+    SANDBOX = auto()  # the same, for a body of E2B's
+    RESTORE = auto()  # the same, for a snapshot, whose beginning is read
+    VOLUME = auto()  # to a new volume's node
+    NAMED = auto()  # to the node that has what the path names
+    SNAPSHOT = auto()  # to the node of the session, if no other has a snapshot of that name
+    SIGNED = auto()  # to the node that knows who has signed the address
     BODY = auto()  # to the node of the session that the body names
     ANY = auto()  # to any node: all of them answer alike
     NONE = auto()  # nowhere: each node would answer for itself
 
 
 class Aim(NamedTuple):
-    """Where a request goes; `session_id` is known for SESSION and ENSURE.
+    """Where a request goes; `session_id` is known for SESSION, ENSURE and SNAPSHOT.
 
-    `member` is the member of the body that names the session of BODY.
+    `member` is the member of the body that names the session of BODY. `path` is where nodes show
+    what NAMED names; `shared`: several of them may have it.
     """
 
     kind: Kind
     session_id: str = ""
     member: str = ""
+    path: str = ""
+    shared: bool = False
 
 
 _ANY, _NONE = Aim(Kind.ANY), Aim(Kind.NONE)
@@ -57,26 +67,22 @@ def is_target(raw_path: str) -> bool:
     return _TARGET.fullmatch(raw_path) is not None
 
 
-def plain_e2b_id(sandbox_id: str) -> str:
-    """A sandbox's id as its session has it, without what older SDKs of E2B append."""
-    return sandbox_id.removesuffix(_E2B_ENDING)
-
-
 def aim_of(method: str, raw_path: str, sandbox: str | None = None) -> Aim:
     """Where a request to the API goes. `sandbox` is the value of E2B's header.
 
     `raw_path` is as it was sent, with its query.
     """
-    path = raw_path.partition("?")[0]
+    path, _, query = raw_path.partition("?")
     parts = path.split("/", _MOST_PARTS)[1:]
+    if sandbox is None and path in _SIGNED and "signature=" in query:
+        return Aim(Kind.SIGNED)
     if parts[0] == "api":
         return _of_api(method, parts[1:])
     if parts[0] == "compat" and len(parts) > 1:
         if parts[1] == "e2b":
             return _of_e2b(method, parts[2:], sandbox)
         return _of_session(parts[2] if len(parts) > 2 else "")
-    # Signed paths of E2B have nothing before them.
-    return _ANY if sandbox is None else _of_session(plain_e2b_id(sandbox))
+    return _ANY if sandbox is None else _of_session(plain_id(sandbox))
 
 
 def _of_api(method: str, parts: list[str]) -> Aim:
@@ -84,7 +90,15 @@ def _of_api(method: str, parts: list[str]) -> Aim:
         case ["sessions"]:
             return Aim(Kind.CREATE) if method == "POST" else _NONE
         case ["sessions", "restore"] if method == "POST":
-            return Aim(Kind.STREAM)
+            return Aim(Kind.RESTORE)
+        case ["sessions", session_id, "snapshots"] if method == "POST":
+            found = _of_session(session_id)
+            takes = found.kind is Kind.SESSION
+            return found._replace(kind=Kind.SNAPSHOT) if takes else found
+        case ["volumes"] if method == "POST":
+            return Aim(Kind.VOLUME)
+        case ["volumes" | "snapshots" as collection, name] if name:
+            return Aim(Kind.NAMED, path=f"/api/{collection}/{name}")
         case ["sessions", session_id]:
             found = _of_session(session_id)
             ensures = method == "PUT" and found.kind is Kind.SESSION
@@ -107,11 +121,19 @@ def _of_e2b(method: str, parts: list[str], sandbox: str | None) -> Aim:
         parts = parts[1:]
     match parts:
         case ["sandboxes"]:
-            return Aim(Kind.STREAM) if method == "POST" else _NONE
+            return Aim(Kind.SANDBOX) if method == "POST" else _NONE
         case ["sandboxes", session_id, *_]:
-            return _of_session(plain_e2b_id(session_id))
+            return _of_session(plain_id(session_id))
+        case ["volumes"] if method == "POST":
+            return Aim(Kind.VOLUME)
+        case ["volumes", name] if name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/volumes/{name}")
+        case ["templates", "aliases", name] if name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
+        case ["templates", name] if method == "DELETE" and name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
     if sandbox is not None:
-        return _of_session(plain_e2b_id(sandbox))
+        return _of_session(plain_id(sandbox))
     return _NONE
 
 

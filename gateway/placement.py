@@ -26,7 +26,8 @@ _OWNER_WEIGHT = 0.5
 class Wanted:
     """A session to be placed. None: any, or not known.
 
-    `labels` must be the node's; `cpus` and `memory_bytes` are what it asks for.
+    `labels` must be the node's; `cpus` and `memory_bytes` are what it asks for. `only` are the
+    names of the nodes that have its volumes, or what it begins as.
     """
 
     level: str | None = None
@@ -35,6 +36,7 @@ class Wanted:
     labels: Mapping[str, str] = field(default_factory=dict)
     cpus: float | None = None
     memory_bytes: int | None = None
+    only: frozenset[str] | None = None
 
     @property
     def shape(self) -> str:
@@ -61,6 +63,7 @@ class Against(StrEnum):
     LEVEL = "can't enforce its level"
     IMAGE = "do not have its image"
     LABELS = "have other labels"
+    ELSEWHERE = "do not have what it begins with"
 
 
 def against(node: Node, wanted: Wanted) -> Against | None:
@@ -70,6 +73,8 @@ def against(node: Node, wanted: Wanted) -> Against | None:
         return Against.SILENT
     if not node.takes_sessions:
         return Against.CLOSED
+    if wanted.only is not None and node.name not in wanted.only:
+        return Against.ELSEWHERE
     if wanted.level is not None and wanted.level not in report.levels:
         return Against.LEVEL
     if wanted.image is not None and wanted.image not in report.images:

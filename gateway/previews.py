@@ -7,7 +7,7 @@ so in its own words.
 import re
 from collections.abc import Sequence
 
-from gateway.paths import plain_e2b_id
+from orchestrator.settings.e2b_names import plain_id
 from paddock.contract.words import ID_PATTERN
 
 _TARGET = re.compile(rf"/s/({ID_PATTERN})/", re.ASCII)
@@ -26,11 +26,11 @@ def session_of(
     """
     named = _named(hosts, domain)
     if named is not None:
-        return plain_e2b_id(named)
+        return plain_id(named)
     found = _TARGET.match(raw_path)
     if found is not None:
         return found[1]
-    return None if sandbox is None else plain_e2b_id(sandbox)
+    return None if sandbox is None else plain_id(sandbox)
 
 
 def _named(hosts: Sequence[str], domain: str | None) -> str | None:

@@ -10,22 +10,19 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import NamedTuple
 
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientResponse,
-    ConnectionTimeoutError,
-    hdrs,
-    web,
-)
-from yarl import URL
+from aiohttp import ClientError, ServerDisconnectedError, hdrs, web
 
+from gateway.call import Body, NodeAnswer, NodeRequest
 from gateway.errors import lost, unavailable
 from gateway.headers import for_client, for_node
+from gateway.limits import answered
 from gateway.members import Member
+from gateway.reasons import HUNG_UP
+from gateway.upstream import UnreachableError
 from orchestrator.cluster.tls import Face
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
+from orchestrator.ground.serving.headers import Headers
 from orchestrator.ground.serving.websocket import (
     is_accepted,
     is_websocket,
@@ -47,7 +44,11 @@ class Refusal(NamedTuple):
 
 
 class Exchange:
-    """One request to one node. `body`: it has been read already; None: it is passed as it comes."""
+    """One request to one node.
+
+    `body` has been read already; None: it is passed as it comes, behind `first`, which was read of
+    it. `added` are headers besides the client's, `target` is instead of the client's.
+    """
 
     def __init__(
         self,
@@ -55,11 +56,17 @@ class Exchange:
         member: Member,
         face: Face = Face.API,
         body: bytes | None = None,
+        first: bytes = b"",
+        added: Headers = (),
+        target: str | None = None,
     ) -> None:
         self._request = request
         self._member = member
         self._face = face
         self._body = body
+        self._first = first
+        self._added = added
+        self._target = target
         self._arrived_badly = False
 
     async def answer(self, refusals: frozenset[int] = frozenset()) -> web.StreamResponse | Refusal:
@@ -77,11 +84,19 @@ class Exchange:
                     raise  # the client has gone
                 task.uncancel()
                 raise self._broken() from None
-            except (ClientConnectorError, ConnectionTimeoutError) as error:
-                self._member.complain(_plain(error))
+            except UnreachableError as error:
+                self._member.complain(str(error))
                 raise unavailable(self._member.name) from None
+            except ServerDisconnectedError:
+                self._member.complain(HUNG_UP)
+                raise self._broken() from None
             except (ClientError, TimeoutError):
                 raise self._broken() from None
+
+    @property
+    def body(self) -> bytes | None:
+        """What was sent, if it was read whole: it can be sent to another node, too."""
+        return self._body
 
     def _broken(self) -> Exception:
         """What has happened to a request that was sent."""
@@ -94,35 +109,27 @@ class Exchange:
     async def _answered(self, refusals: frozenset[int]) -> web.StreamResponse | Refusal:
         request = self._request
         sent = [*request.headers.items()]
-        headers = for_node(sent, request.remote or "", request.scheme)
-        body: bytes | AsyncIterator[bytes] | None = self._body
+        headers = [*for_node(sent, request.remote or "", request.scheme), *self._added]
+        body: Body = self._body
         if is_websocket(request):
             headers = [pair for pair in headers if not pair[0].lower().startswith("sec-websocket-")]
             headers += upgrade(request)
-        elif body is None and request.can_read_body:
-            body = await self._small_body()
-            if body is None:
-                body = self._pieces()
-                if request.content_length is not None:
-                    headers.append((hdrs.CONTENT_LENGTH, str(request.content_length)))
-        asked = self._member.client(self._face).request(
-            request.method,
-            URL(self._member.url + request.raw_path, encoded=True),
-            headers=headers,
-            data=body,
-            allow_redirects=False,
-            server_hostname=self._member.name if self._member.url.startswith("https") else None,
-        )
-        async with asked as answer:
+        elif body is None and (self._first or request.can_read_body):
+            self._body = None if self._first else await self._small_body()
+            body = self._pieces() if self._body is None else self._body
+        length = request.content_length
+        asked = NodeRequest(request.method, self._target or request.raw_path, headers, body, length)
+        async with self._member.upstream(self._face).asked(asked) as answer:
+            answered(request, answer.status)
             if answer.status in refusals and _is_short(request, answer):
                 return await _refusal(answer)
             if is_accepted(request, answer):
-                return await pass_websocket(request, answer, [], None)
+                return await pass_websocket(request, answer, answer.protocol, [], None)
             if answer.status < HTTPStatus.OK:
                 raise ClientError("the node changes the protocol")
             return await self._passed(answer)
 
-    async def _passed(self, answer: ClientResponse) -> web.StreamResponse:
+    async def _passed(self, answer: NodeAnswer) -> web.StreamResponse:
         request = self._request
         if _is_short(request, answer):
             # Read whole, it is sent with its head at once; until then, nothing has begun.
@@ -143,12 +150,28 @@ class Exchange:
         return await read_body(self._request, _SMALL_BYTES)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
+        if self._first:
+            yield self._first
         try:
             while piece := await _piece(self._request):
                 yield piece
         except (web.RequestPayloadError, ValidationError):
             self._arrived_badly = True
             raise
+
+
+async def read_first(request: web.Request, size: int) -> bytes:
+    """The first bytes of the body, at least so many if there are, and no more than have arrived.
+
+    Raises: ValidationError.
+    """
+    found = bytearray()
+    try:
+        while len(found) < size and (piece := await _piece(request)):
+            found += piece
+    except web.RequestPayloadError:
+        raise ValidationError("the body did not arrive whole") from None
+    return bytes(found)
 
 
 async def read_body(request: web.Request, most: int) -> bytes | None:
@@ -176,17 +199,17 @@ async def _piece(request: web.Request) -> bytes:
         raise ValidationError("the body did not arrive in time") from None
 
 
-def _is_short(request: web.Request, answer: ClientResponse) -> bool:
+def _is_short(request: web.Request, answer: NodeAnswer) -> bool:
     length = answer.content_length
     return length is not None and length <= _SMALL_BYTES and request.method != hdrs.METH_HEAD
 
 
-async def _whole(answer: ClientResponse) -> web.Response:
+async def _whole(answer: NodeAnswer) -> web.Response:
     headers = for_client([*answer.headers.items()])
-    return web.Response(status=answer.status, headers=headers, body=await answer.read())
+    return web.Response(status=answer.status, headers=headers, body=await answer.content.read())
 
 
-async def _refusal(answer: ClientResponse) -> Refusal:
+async def _refusal(answer: NodeAnswer) -> Refusal:
     """It with the code of its problem document; empty if it is none."""
     whole = await _whole(answer)
     try:
@@ -195,11 +218,3 @@ async def _refusal(answer: ClientResponse) -> Refusal:
         found = None
     code = found.get("code") if isinstance(found, dict) else None
     return Refusal(whole, code if isinstance(code, str) else "")
-
-
-def _plain(error: ClientError) -> str:
-    """Why there is no connection, without what aiohttp says around it."""
-    if isinstance(error, ConnectionTimeoutError):
-        return "it does not answer"
-    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    return getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)

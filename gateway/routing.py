@@ -1,15 +1,18 @@
 """The node of each session: looked up once, and again when it may have changed."""
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Sequence
 
 from gateway.errors import unavailable
 from gateway.members import Member, Members
-from orchestrator.cluster.directory import Directory, Hold, Where
+from orchestrator.cluster.directory import MOST_LOOKED_UP, Directory, Hold, Where
 from orchestrator.ground.task_scope import TaskScope
 
 # At 200 bytes each; the least recently used are forgotten.
 MOST_KNOWN = 100_000
+# Statements at once; what is asked for meanwhile is in the next one.
+_MOST_STATEMENTS = 2
 
 
 class Routes:
@@ -22,8 +25,11 @@ class Routes:
         self._most = most
         # In order of use.
         self._known: OrderedDict[str, str] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Where | None]] = {}
-        self._scope = TaskScope("a look-up of a session's node")
+        # What is looked up, and what of it is in no statement yet.
+        self._asking: dict[str, asyncio.Future[Where | None]] = {}
+        self._waiting: deque[str] = deque()
+        self._statements = 0
+        self._scope = TaskScope("looking up nodes of sessions")
 
     def __len__(self) -> int:
         """How many places are remembered."""
@@ -51,16 +57,41 @@ class Routes:
         Raises: ClusterUnavailableError.
         """
         name = session_id.lower()
-        task = self._asking.get(name)
-        if task is None:
-            task = self._asking[name] = self._scope.begin(self._directory.place_of(name))
-            task.add_done_callback(lambda _: self._asking.pop(name, None))
-        where = await asyncio.shield(task)
-        if where is not None and where.hold is Hold.LIVE:
-            self.learn(name, where.node)
-        else:
-            self._known.pop(name, None)
-        return where
+        asked = self._asking.get(name)
+        if asked is None:
+            asked = self._asking[name] = asyncio.get_running_loop().create_future()
+            self._waiting.append(name)
+            if self._statements < _MOST_STATEMENTS:
+                self._statements += 1
+                self._scope.spawn(self._ask())
+        return await asyncio.shield(asked)
+
+    async def _ask(self) -> None:
+        """Looks up what waits, many ids in one statement."""
+        try:
+            while self._waiting:
+                most = min(len(self._waiting), MOST_LOOKED_UP)
+                await self._ask_for([self._waiting.popleft() for _ in range(most)])
+        finally:
+            self._statements -= 1
+
+    async def _ask_for(self, names: Sequence[str]) -> None:
+        try:
+            found = await self._directory.places_of(names)
+            for name in names:
+                where = found.get(name)
+                if where is not None and where.hold is Hold.LIVE:
+                    self.learn(name, where.node)
+                else:
+                    self._known.pop(name, None)
+                self._asking[name].set_result(where)
+        except Exception as error:  # noqa: BLE001 - who waits for an answer gets it
+            for name in names:
+                self._asking[name].set_exception(error)
+                self._asking[name].exception()  # nobody may wait any more
+        finally:
+            for name in names:
+                self._asking.pop(name).cancel()  # unless there is an answer
 
     def _member(self, where: Where | None) -> Member | None:
         if where is None:

@@ -21,6 +21,8 @@ from orchestrator.cluster.postgres.directory import PostgresDirectory
 from orchestrator.cluster.postgres.nodes import NodeAdmin
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.tls import Face, gateway_context, public_context
+from orchestrator.cluster.tls_trial import refused_as_gateway
+from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.ground.serving.connections import CONNECTIONS, raise_descriptors
 from orchestrator.ground.serving.private_memory import keep_memory_private
@@ -40,6 +42,7 @@ async def serve(settings: GatewaySettings, say: Say) -> None:
         loop.add_signal_handler(number, stopping.set)
     # What only root may do comes first: files that others can't read, and ports below 1024.
     contexts = {face: _context(settings, face) for face in Face}
+    _check_own(settings)
     public = _public(settings)
     async with AsyncExitStack() as closers:
         listener = closers.enter_context(_bound(settings, settings.gateway_port))
@@ -126,6 +129,17 @@ async def served(
 
 def _context(settings: GatewaySettings, face: Face) -> ssl.SSLContext:
     return gateway_context(settings.gateway_cert, settings.gateway_key, settings.gateway_ca, face)
+
+
+def _check_own(settings: GatewaySettings) -> None:
+    """Raises: ConfigError for a certificate that nodes refuse, because all they say is nothing."""
+    cert, key, authority = settings.gateway_cert, settings.gateway_key, settings.gateway_ca
+    refusal = refused_as_gateway(cert, key, authority)
+    if refusal is not None:
+        raise ConfigError(
+            f"PADDOCK_GATEWAY_CERT: {cert}: nodes with the authority {authority} would refuse it:"
+            f" {refusal}; make one: `paddock cluster certificates --gateway --replace`"
+        )
 
 
 def _public(settings: GatewaySettings) -> ssl.SSLContext | None:

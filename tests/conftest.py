@@ -58,12 +58,18 @@ LONGEST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--without mdwe,truncation`: tests with real sandboxes use these facilities' substitutes."""
+    """`--without mdwe,truncation`: tests with real sandboxes use these facilities' substitutes.
+
+    `--short` leaves out the tests that are marked `whole`.
+    """
+    parser.addoption("--short", action="store_true", help="without the tests marked whole")
     parser.addoption("--without", default="", help="facilities that the kernel is said to lack")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts the longest files first, and leaves out what only `make test-cluster` runs."""
+    if config.getoption("--short"):
+        items[:] = [item for item in items if item.get_closest_marker("whole") is None]
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
@@ -94,8 +100,8 @@ def quick_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "orchestrator.operate.operator.reload.load_levels",
-            lambda directory, runtimes=None: (
-                packaged() if directory is None else load_levels(directory, runtimes)
+            lambda directory, runtimes=None, **cluster: (
+                packaged() if directory is None else load_levels(directory, runtimes, **cluster)
             ),
         )
         patch.setattr("orchestrator.operate.operator.reload.STEP_MS", 20)

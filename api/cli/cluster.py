@@ -13,6 +13,7 @@ from api.cli.cluster_database import (
     with_database,
     without_driver,
 )
+from paddock.cli.exits import Failure
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size, working
@@ -239,6 +240,33 @@ def forget(
         print_json({"node": node, **gone._asdict()})
         return
     note(f"{node} is given up, with {gone.sessions} sessions and {gone.workspaces} workspaces")
+
+
+@app.command(epilog=example("paddock cluster record web-1 > web-1.jsonl"))
+def record(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
+    life: Annotated[
+        int,
+        typer.Option("--life", metavar="N", help="The latest one but so many.", min=0, max=99),
+    ] = 0,
+) -> None:
+    """Write the copied record of a session, one event per line, for `audit verify --file`.
+
+    Only sessions with `recovery: snapshot` and those of levels with `durability = "cluster"` are
+    copied. The node that has the session, or has lost it, is not asked.
+    """
+    from orchestrator.cluster.postgres.shipped import chain, lives
+    from orchestrator.record.audit.recorded_event import full_event
+    from paddock.audit.chain import canonical
+
+    async def write(database: "ClusterDatabase") -> None:
+        keys = await lives(database, session)
+        if len(keys) <= life:
+            raise Failure(f"the cluster has no copied record of {session}")
+        async for event in chain(database, keys[life]):
+            print(canonical(full_event(event.body, event.prev_hash, event.hash)))
+
+    run_now(with_database(write))
 
 
 @app.command(epilog=example("paddock cluster certificates --node node-1 --host node-1.internal"))

@@ -2,6 +2,7 @@
 
 import typer
 
+from paddock.cli.exits import Failure, Status
 from paddock.cli.options import example
 
 app = typer.Typer()
@@ -26,7 +27,12 @@ def gateway() -> None:
     from api.log.logs import logging_to_stdout
     from gateway.server import serve
     from gateway.settings import load_gateway_settings
+    from orchestrator.ground.config_error import ConfigError
 
     settings = load_gateway_settings()
-    with logging_to_stdout(settings) as say:
-        asyncio.run(serve(settings, say))
+    try:
+        with logging_to_stdout(settings) as say:
+            asyncio.run(serve(settings, say))
+    except ConfigError as error:
+        # What explains errors would be loaded now, when root's Python may be out of reach.
+        raise Failure(str(error), status=Status.USAGE) from None

@@ -207,7 +207,7 @@ def _check(name: str, settings: "Settings") -> None:
     from orchestrator.rules.policy.levels import load_levels
     from orchestrator.sandbox.images.image_report import level_reports, notes
 
-    levels = list(load_levels(settings.levels_dir).values())
+    levels = list(load_levels(settings.levels_dir, cluster=settings.cluster is not None).values())
     try:
         with working(f"checking {name}"):
             facts = asyncio.run(check(name, settings, levels))

@@ -11,7 +11,7 @@ from paddock.cli.options import AsJson, example
 from paddock.cli.output import note, print_json, print_table, working
 
 if TYPE_CHECKING:
-    from orchestrator.operate.checks.doctor import Check
+    from orchestrator.ground.check import Check
 
 
 app = typer.Typer()
@@ -35,28 +35,58 @@ def serve() -> None:
 
 
 @app.command(epilog=example("paddock doctor"))
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Check a gateway of a cluster instead.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check whether this machine can run sandboxes, and report what to fix.
 
-    The exit status is 1 if a check fails; a warning is not a failure.
+    On a node of a cluster, its certificate, the cluster's database, its lease and its address are
+    checked, too. `--gateway` checks, with the settings of a gateway, its certificate, the database
+    and the way to each node. The exit status is 1 if a check fails; a warning is not a failure.
     """
-    import asyncio
-    from functools import partial
+    from orchestrator.ground.check import healthy
 
-    from images.inventory import current_inputs
-    from orchestrator.operate.checks.doctor import healthy, run_checks
-    from orchestrator.settings.settings import load_settings
-
-    settings = load_settings()
-    with working("checking"):
-        inputs = partial(current_inputs, settings.image)
-        checks = asyncio.run(run_checks(settings, image_inputs=inputs))
+    checks = _gateway_checks() if gateway else _machine_checks()
     if as_json:
         print_json({"ok": healthy(checks), "checks": [check.public() for check in checks]})
     else:
         _show_checks(checks)
     if not healthy(checks):
         raise typer.Exit(Status.FAILED)
+
+
+def _machine_checks() -> "list[Check]":
+    import asyncio
+    from functools import partial
+
+    from images.inventory import current_inputs
+    from orchestrator.operate.checks.doctor import run_checks
+    from orchestrator.settings.settings import load_settings
+
+    settings = load_settings()
+    with working("checking"):
+        inputs = partial(current_inputs, settings.image)
+        return asyncio.run(run_checks(settings, image_inputs=inputs))
+
+
+def _gateway_checks() -> "list[Check]":
+    import asyncio
+
+    from gateway.settings import load_gateway_settings
+    from orchestrator.operate.checks.in_cluster.cluster import DatabaseOf, gateway_checks
+
+    settings = load_gateway_settings()
+    where = DatabaseOf(
+        settings.cluster,
+        settings.cluster_database.get_secret_value(),
+        settings.cluster_database_password_file,
+    )
+    files = settings.gateway_cert, settings.gateway_key, settings.gateway_ca
+    with working("checking"):
+        return asyncio.run(gateway_checks(where, *files))
 
 
 def _show_checks(checks: "list[Check]") -> None:

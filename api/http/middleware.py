@@ -15,12 +15,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from api.http.forwarded import client_of
-from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.errors import PaddockError, RateLimitedError
 from orchestrator.ground.log_context import logging_about
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import OTHER, Metrics
 from orchestrator.ground.serving import stream
-from orchestrator.ground.serving.errors import describe, problem
+from orchestrator.ground.serving.errors import problem
+from orchestrator.ground.serving.failed_answers import answered_or_broken
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.allowed_hosts import AllowedHosts
 
@@ -108,28 +109,14 @@ def guarded(metrics: Metrics) -> Middleware:
 
     @web.middleware
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - nothing else may reach a client
+        def explain(error: PaddockError) -> web.Response:
             if isinstance(error, RateLimitedError):
                 metrics.rate_limited(error.fields["limit"])
-            return _failed(request, error)
+            return problem(error, request[REQUEST_ID])
+
+        return await answered_or_broken(request, handler, explain, ordinary=(ConnectionError,))
 
     return answered
-
-
-def _failed(request: web.Request, error: Exception) -> web.StreamResponse:
-    begun: web.StreamResponse | None = request.get(stream.STREAM)
-    if begun is None:
-        return problem(describe(error), request[REQUEST_ID])
-    # The status is already sent, so only a broken connection can show that the answer is
-    # incomplete.
-    if not isinstance(error, ConnectionError):
-        describe(error)
-    stream.abort(request)
-    return begun
 
 
 def addressed(hosts: AllowedHosts) -> Middleware:

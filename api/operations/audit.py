@@ -15,6 +15,7 @@ from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
 from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.search_index.search import Search, search
 from orchestrator.record.search_index.search_index import SearchIndex
+from orchestrator.settings.settings import Settings
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,
@@ -194,7 +195,9 @@ async def verify_audit(context: Context, verifier: Verifier, query: VerifyQuery)
     answers="The archived chains.",
     examples={"a month": {"older_than": 2_592_000}},
 )
-async def archive_audit(context: Context, archiving: Archiving, body: ArchiveBody) -> ArchiveRun:
+async def archive_audit(
+    context: Context, archiving: Archiving, settings: Settings, body: ArchiveBody
+) -> ArchiveRun:
     """Moves chains of sessions that ended longer ago into compressed files, oldest first.
 
     Each chain moves together with its approvals and the evidence of its terminals. The head of the
@@ -203,8 +206,8 @@ async def archive_audit(context: Context, archiving: Archiving, body: ArchiveBod
     """
     seconds = timedelta(seconds=body.older_than)
     run = await archiving.run(seconds, context.principal.name)
-    items = [Archive(**archived.public()) for archived in run.archived]
-    return ArchiveRun(items=items, refused=run.refused, more=run.more)
+    items = [Archive(node=settings.node, **archived.public()) for archived in run.archived]
+    return ArchiveRun(items=items, refused=run.refused, more=run.more, missing=[])
 
 
 @operation(
@@ -215,12 +218,15 @@ async def archive_audit(context: Context, archiving: Archiving, body: ArchiveBod
     summary="List archived chains",
     answers="A page of archives.",
 )
-async def list_archives(context: Context, archiving: Archiving, query: ArchivesQuery) -> Archives:
+async def list_archives(
+    context: Context, archiving: Archiving, settings: Settings, query: ArchivesQuery
+) -> Archives:
     """The archived chains, their files and their heads. Only admins' keys may do this."""
     found = await archiving.page(query.after, query.limit)
     full = len(found) == query.limit
-    items = [Archive(**archived.public()) for archived in found]
-    return Archives(items=items, next=found[-1].session_key if full else None)
+    items = [Archive(node=settings.node, **archived.public()) for archived in found]
+    following = found[-1].session_key if full else None
+    return Archives(items=items, next=following, missing=[])
 
 
 @operation(

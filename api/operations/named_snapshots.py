@@ -47,7 +47,7 @@ async def create_snapshot(
     taking = named_snapshots.take(
         context.principal, context.session(), body.name, body.metadata, layer=body.layer
     )
-    return Made(view(await context.work.complete(taking), settings.snapshot_retention))
+    return Made(view(await context.work.complete(taking), settings))
 
 
 @operation(
@@ -67,13 +67,14 @@ async def list_snapshots(
     """The snapshots of the caller's key, or of all; `next` is the next page's `cursor`."""
     own = context.principal.sees_owner
     if own is not None and query.key not in (None, own):
-        return NamedSnapshots(items=[], next=None)
+        return NamedSnapshots(items=[], next=None, missing=[])
     key, _, name = (query.cursor or "/").rpartition("/")
     found = await named_snapshots.page(own or query.key, query.session, (key, name), query.limit)
     last = found[-1].snapshot if len(found) == query.limit else None
     return NamedSnapshots(
-        items=await spread(found, lambda each: view(each, settings.snapshot_retention)),
+        items=await spread(found, lambda each: view(each, settings)),
         next=None if last is None else f"{last.owner}/{last.name}",
+        missing=[],
     )
 
 
@@ -95,7 +96,7 @@ async def show_snapshot(
 ) -> NamedSnapshot:
     """The snapshot with that name or id; while it is taken, how far that is."""
     shown = await named_snapshots.show(_owner(context, query, name), name)
-    return view(shown, settings.snapshot_retention)
+    return view(shown, settings)
 
 
 @operation(
@@ -119,7 +120,7 @@ async def change_snapshot(
     """Sets or removes texts of the snapshot with that name or id; its files stay as they are."""
     owner = _owner(context, query, name)
     changing = named_snapshots.change(context.principal, owner, name, body.metadata)
-    return view(await context.work.complete(changing), settings.snapshot_retention)
+    return view(await context.work.complete(changing), settings)
 
 
 @operation(
@@ -141,7 +142,7 @@ async def remove_snapshot(
     """Removes the snapshot with that name or id. Sessions that began as it keep their files."""
     owner = _owner(context, query, name)
     removing = named_snapshots.remove(context.principal, owner, name)
-    return view(await context.work.complete(removing), settings.snapshot_retention)
+    return view(await context.work.complete(removing), settings)
 
 
 def _owner(context: Context, query: SnapshotKeyQuery, name: str) -> str:

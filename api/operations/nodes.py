@@ -2,9 +2,10 @@
 
 from api.shape.access import Access
 from api.shape.context import Context
-from api.shape.operation import operation
+from api.shape.operation import SESSION, operation
 from orchestrator.ground.errors import NotFoundError
-from paddock.contract.cluster import Node, Nodes
+from orchestrator.operate.moves.mover import Mover
+from paddock.contract.cluster import MoveBody, Moved, Node, Nodes
 from paddock.contract.requests import NoBody
 
 _TAG = "Nodes"
@@ -74,6 +75,33 @@ async def forget_node(context: Context, name: str, body: NoBody) -> Node:
     are no longer its own. Only admins' keys may do this.
     """
     raise _unknown(name)
+
+
+@operation(
+    "POST",
+    SESSION + "/move",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Move a session to another node",
+    answers="The session's new node, where it is active.",
+    errors=(
+        *("not_found", "session_terminated", "invalid_transition", "conflict", "busy", "too_large"),
+        *("sandbox_unavailable", "engine_unavailable", "capacity_exhausted"),
+        *("cluster_unavailable", "node_unavailable"),
+    ),
+    examples={"node": {"node": "node-2"}},
+)
+async def move_session(context: Context, mover: Mover, body: MoveBody) -> Moved:
+    """Moves an idle session with all that it has to another node of the cluster.
+
+    It keeps its id, its handle, its secrets and its budget, and gets a sandbox there at its next
+    use; the first event of its record there names the last one here. Nothing may run in it. If
+    anything fails, it stays where it is. It continues if the client goes away. Only admins' keys
+    may do this.
+    """
+    session = context.session()
+    await mover.move(session, body.node)
+    return Moved(id=session.id, node=body.node)
 
 
 def _unknown(name: str) -> NotFoundError:

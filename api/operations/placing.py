@@ -1,9 +1,10 @@
-"""Whether a new session may be put on this node: by labels, near another one, with recovery."""
+"""Whether a new session may be put on this node: by labels, or near another one."""
 
 from api.shape.context import Context
 from orchestrator.ground.errors import ValidationError
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.settings import Settings
+from paddock.contract.cluster import PlacementBody
 from paddock.contract.session_requests import SessionBody
 
 
@@ -15,10 +16,16 @@ def check_placement(
     A gateway has chosen the node by the same wishes, so that here they hold or are refused. Raises:
     ValidationError.
     """
-    if body.recovery != "none":
-        text = "recovery can only be none: no node of this version takes over others' sessions"
-        raise ValidationError(text, field="recovery")
-    placement = body.placement
+    check_near(context, sessions, settings, body.placement)
+
+
+def check_near(
+    context: Context, sessions: Sessions, settings: Settings, placement: PlacementBody
+) -> None:
+    """Refuses labels that this node has not, and sessions that are elsewhere.
+
+    Raises: ValidationError.
+    """
     for name, wanted in sorted(placement.labels.items()):
         if settings.node_labels.get(name) != wanted:
             text = f"placement.labels.{name}: there is no node with this label"

@@ -1,5 +1,6 @@
 """Volumes: created, listed, shown, removed."""
 
+from api.operations.placing import check_near
 from api.shape.access import Access
 from api.shape.answers import Made
 from api.shape.context import Context
@@ -9,6 +10,7 @@ from api.views.volumes import volume
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.sandbox.volumes.volumes import Volumes as VolumesService
 from orchestrator.sessions.sessions import Sessions
+from orchestrator.settings.settings import Settings
 from paddock.contract.volumes import (
     Volume,
     VolumeBody,
@@ -34,15 +36,20 @@ _EXAMPLES = {"cache": {"name": "cache", "size_bytes": 1073741824}}
     examples=_EXAMPLES,
 )
 async def create_volume(
-    context: Context, volumes: VolumesService, sessions: Sessions, body: VolumeBody
+    context: Context,
+    volumes: VolumesService,
+    sessions: Sessions,
+    settings: Settings,
+    body: VolumeBody,
 ) -> Made[Volume]:
     """Creates files that sessions of the caller's key can mount with `volumes`.
 
     A volume counts as a workspace of its size, until it is removed.
     """
+    check_near(context, sessions, settings, body.placement)
     quota = sessions.shares.quota(context.principal)
     creating = volumes.create(context.principal, body.name, body.size_bytes, quota)
-    return Made(volume(await context.work.complete(creating)))
+    return Made(volume(await context.work.complete(creating), settings.node))
 
 
 @operation(
@@ -54,19 +61,20 @@ async def create_volume(
     answers="A page of volumes, by key and name.",
 )
 async def list_volumes(
-    context: Context, volumes: VolumesService, query: VolumeListQuery
+    context: Context, volumes: VolumesService, settings: Settings, query: VolumeListQuery
 ) -> Volumes:
     """The volumes of the caller's key, or of all; `next` is the next page's `cursor`."""
     own = context.principal.sees_owner
     if own is not None and query.key not in (None, own):
-        return Volumes(items=[], next=None)
+        return Volumes(items=[], next=None, missing=[])
     key, _, name = (query.cursor or "/").rpartition("/")
     found = await volumes.page(own or query.key, (key, name), query.limit)
     more = len(found) == query.limit
     last = found[-1].volume if more else None
     return Volumes(
-        items=await spread(found, volume),
+        items=await spread(found, lambda each: volume(each, settings.node)),
         next=None if last is None else f"{last.owner}/{last.name}",
+        missing=[],
     )
 
 
@@ -80,10 +88,14 @@ async def list_volumes(
     errors=("not_found",),
 )
 async def show_volume(
-    context: Context, volumes: VolumesService, name: str, query: VolumeKeyQuery
+    context: Context,
+    volumes: VolumesService,
+    settings: Settings,
+    name: str,
+    query: VolumeKeyQuery,
 ) -> Volume:
     """How much it holds, and which sessions have it."""
-    return volume(await volumes.show(_owner(context, query, name), name))
+    return volume(await volumes.show(_owner(context, query, name), name), settings.node)
 
 
 @operation(
@@ -96,12 +108,16 @@ async def show_volume(
     errors=("not_found", "conflict"),
 )
 async def remove_volume(
-    context: Context, volumes: VolumesService, name: str, query: VolumeKeyQuery
+    context: Context,
+    volumes: VolumesService,
+    settings: Settings,
+    name: str,
+    query: VolumeKeyQuery,
 ) -> Volume:
     """Removes a volume that no session has, with all of its files."""
     owner = _owner(context, query, name)
     removing = volumes.remove(context.principal, owner, name)
-    return volume(await context.work.complete(removing))
+    return volume(await context.work.complete(removing), settings.node)
 
 
 def _owner(context: Context, query: VolumeKeyQuery, name: str) -> str:

@@ -25,9 +25,8 @@ from api.shape.context import Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import BusyError, NotFoundError, UnauthorizedError
-from orchestrator.ground.serving import stream
 from orchestrator.ground.serving.connections import CONNECTIONS, ServedConnections
-from orchestrator.ground.serving.errors import describe
+from orchestrator.ground.serving.failed_answers import answered_or_broken
 from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 from orchestrator.settings.allowed_hosts import AllowedHosts
 from orchestrator.settings.preview_address import preview_hosts
@@ -152,15 +151,4 @@ def _seconds_until(until: int | None) -> float | None:
 @web.middleware
 async def _paged(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answers every failure with a page."""
-    try:
-        return await handler(request)
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # noqa: BLE001 - nothing else may reach a client
-        begun: web.StreamResponse | None = request.get(stream.STREAM)
-        if begun is None:
-            return page(describe(error))
-        if not isinstance(error, ConnectionError | TimeoutError):
-            describe(error)
-        stream.abort(request)
-        return begun
+    return await answered_or_broken(request, handler, page)

@@ -108,7 +108,8 @@ async def _pass(
     async with AsyncExitStack() as answers:
         answer, base = await _ask(request, path, port, client, headers, limits, answers)
         if is_accepted(request, answer):
-            return await pass_websocket(request, answer, added(path), limits.idle_seconds)
+            server = None if answer.connection is None else answer.connection.protocol
+            return await pass_websocket(request, answer, server, added(path), limits.idle_seconds)
         if answer.status < 200:
             raise BadGatewayError(f"port {path.port} of the session changes the protocol")
         response = web.StreamResponse(

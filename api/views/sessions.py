@@ -138,7 +138,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
     return NewSession(
         id=session_id or body.id,
         permission_level=body.permission_level,
-        terms=Terms.restored(body.model_dump(include=Terms.names(), exclude_none=True)),
+        terms=_asked_terms(body),
         secrets=body.secrets,
         budget=body.budget.model_dump(exclude_none=True),
         egress=None if body.egress is None else body_rules(body.egress),
@@ -147,6 +147,13 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         policy=named_or_given(body.policy),
         from_snapshot=body.from_snapshot,
     )
+
+
+def _asked_terms(body: SessionBody) -> Terms:
+    members = body.model_dump(include=Terms.names(), exclude_none=True)
+    if body.recovery == "none":
+        del members["recovery"]
+    return Terms.restored(members)
 
 
 def _consume(shown: domain.Session) -> dict[str, Any] | None:

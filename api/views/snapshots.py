@@ -8,11 +8,13 @@ from orchestrator.ground.events import time_text
 from orchestrator.programs.spawning.forks import Forked
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.named_snapshots.named_snapshots import ShownSnapshot
+from orchestrator.settings.settings import Settings
 from paddock.contract.snapshots import Forks, NamedSnapshot
 
 
-def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
-    """One snapshot; `retention` is in seconds."""
+def snapshot(shown: ShownSnapshot, settings: Settings) -> NamedSnapshot:
+    """One snapshot of this node."""
+    retention = settings.snapshot_retention
     found, copied = shown
     taken = datetime.fromisoformat(found.created_at)
     expires = None if retention is None else time_text(taken + timedelta(seconds=retention))
@@ -21,6 +23,7 @@ def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
             "id": found.id,
             "name": found.name,
             "key": found.owner,
+            "node": settings.node,
             "session_id": found.session_id,
             "status": "ready" if found.ready else "taking",
             "created_at": found.created_at,

@@ -31,14 +31,26 @@ async def listed(
     """A list, whose items are encoded one by one, and its other members."""
     response = web.StreamResponse(headers={"Content-Type": _JSON})
     await stream.begin(request, response)
-    async for piece in _pieces(items, others):
+    async for piece in _pieces(items, b'{"items":[', b"]," + _encoded(others)[1:]):
         await stream.write(request, response, piece)
     await stream.within_time(request, response.write_eof())
     return response
 
 
-async def _pieces(items: Sequence[Any], others: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    piece = bytearray(b'{"items":[')
+async def listed_alone(
+    request: web.Request, items: Sequence[Any], headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """A list and nothing else, whose other members are headers."""
+    response = web.StreamResponse(headers={"Content-Type": _JSON, **headers})
+    await stream.begin(request, response)
+    async for piece in _pieces(items, b"[", b"]"):
+        await stream.write(request, response, piece)
+    await stream.within_time(request, response.write_eof())
+    return response
+
+
+async def _pieces(items: Sequence[Any], begin: bytes, end: bytes) -> AsyncIterator[bytes]:
+    piece = bytearray(begin)
     for number, item in enumerate(items):
         piece += b"," if number else b""
         piece += _encoded(item)
@@ -46,7 +58,7 @@ async def _pieces(items: Sequence[Any], others: Mapping[str, Any]) -> AsyncItera
             yield bytes(piece)
             piece.clear()
             await asyncio.sleep(0)
-    yield bytes(piece) + b"]," + _encoded(others)[1:]
+    yield bytes(piece) + end
 
 
 def _encoded(value: Any) -> bytes:

@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from aiohttp import ClientError, ClientResponse
-from yarl import URL
+from aiohttp import ClientError
 
+from gateway.call import NodeAnswer, NodeRequest
 from gateway.errors import RETRY_SECONDS
 from gateway.members import Member
 from orchestrator.cluster.tls import Face
@@ -41,6 +41,8 @@ _REFUSALS = (
     HTTPStatus.BAD_REQUEST,
 )
 Answer = dict[str, Any]
+# The header of E2B's lists that has the token of the next page.
+NEXT_HEADER = "X-Next-Token"
 # A caller's headers as nodes get them.
 Headers = Sequence[tuple[str, str]]
 Query = Mapping[str, str]
@@ -80,6 +82,8 @@ class Asked(NamedTuple):
 
 # The query for a node, if its pages may be so long.
 QueryOf = Callable[[str, int], Query]
+# Asks a node, as `ask` does.
+Reading = Callable[[Member, str, Headers, int], Coroutine[Any, Any, Answer]]
 # Whether an answer has the form that is merged.
 Check = Callable[[Answer], bool]
 
@@ -99,8 +103,11 @@ class Asking:
         headers: Headers,
         check: Check,
         limit: int,
+        reading: Reading | None = None,
     ) -> Asked:
         """A page of each of these nodes; one whose page is too long gets a lower limit once.
+
+        `reading` asks one of them; None: for a JSON object.
 
         Raises: RefusedError; NodeUnavailableError if there are nodes, and none answers.
         """
@@ -110,7 +117,7 @@ class Asking:
             for each in dict.fromkeys((limit, max(1, limit // 16), 1)):
                 try:
                     url = f"{path}?{urlencode(query_of(member.name, each))}"
-                    answer = await ask(member, url, headers, most)
+                    answer = await (reading or ask)(member, url, headers, most)
                 except TooLongError:
                     continue
                 if check(answer):
@@ -181,20 +188,13 @@ async def ask(member: Member, path: str, headers: Headers, most: int = _MOST_BYT
 @asynccontextmanager
 async def asked_of(
     member: Member, method: str, path: str, headers: Headers, body: bytes | None = None
-) -> AsyncIterator[ClientResponse]:
+) -> AsyncIterator[NodeAnswer]:
     """A node's answer, which is read within the block. Raises: NoAnswerError, also from there."""
     task = asyncio.current_task()
     with member.exchanges.by_this_task():
         try:
-            asked = member.client(Face.API).request(
-                method,
-                URL(member.url + path, encoded=True),
-                headers=headers,
-                data=body,
-                allow_redirects=False,
-                server_hostname=member.name if member.url.startswith("https") else None,
-            )
-            async with asked as answer:
+            request = NodeRequest(method, path, headers, body)
+            async with member.upstream(Face.API).asked(request) as answer:
                 yield answer
         except asyncio.CancelledError:
             # The end of the node's lease cuts what goes on with it; other ends are the caller's.
@@ -206,18 +206,38 @@ async def asked_of(
             raise NoAnswerError from None
 
 
-async def read_answer(answer: ClientResponse, most: int = _MOST_BYTES) -> Answer:
+async def read_answer(answer: NodeAnswer, most: int = _MOST_BYTES) -> Answer:
     """The JSON object of a success. Raises: RefusedError, TooLongError, NoAnswerError."""
+    found = await _success(answer, most)
+    if not isinstance(found, dict):
+        raise NoAnswerError
+    return found
+
+
+async def ask_for_list(
+    member: Member, path: str, headers: Headers, most: int = _MOST_BYTES
+) -> Answer:
+    """A node's answer to a GET, a JSON list whose next page a header names, as an object.
+
+    Raises: as `ask`.
+    """
+    async with asked_of(member, "GET", path, headers) as answer:
+        found = await _success(answer, most)
+        if not isinstance(found, list):
+            raise NoAnswerError
+        return {"items": found, "next": answer.headers.get(NEXT_HEADER)}
+    raise NoAnswerError
+
+
+async def _success(answer: NodeAnswer, most: int) -> Any:
+    """The JSON of a success. Raises: RefusedError, TooLongError, NoAnswerError."""
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise RefusedError(await _refusal(answer))
     if answer.status != HTTPStatus.OK:
         raise NoAnswerError
-    found = json.loads(await _whole(answer, most), parse_float=_finite, parse_constant=_finite)
-    if not isinstance(found, dict):
-        raise NoAnswerError
-    return found
+    return json.loads(await _whole(answer, most), parse_float=_finite, parse_constant=_finite)
 
 
 def _finite(text: str) -> float:
@@ -228,13 +248,13 @@ def _finite(text: str) -> float:
     return number
 
 
-async def _refusal(answer: ClientResponse) -> Refusal:
+async def _refusal(answer: NodeAnswer) -> Refusal:
     names = ("Content-Type", "Retry-After", "WWW-Authenticate")
     headers = {name: answer.headers[name] for name in names if name in answer.headers}
     return Refusal(answer.status, headers, await _whole(answer, _MOST_PROBLEM))
 
 
-async def _whole(answer: ClientResponse, most: int) -> bytes:
+async def _whole(answer: NodeAnswer, most: int) -> bytes:
     """The body. Raises: TooLongError before more than that is kept."""
     if answer.content_length is not None and answer.content_length > most:
         raise TooLongError

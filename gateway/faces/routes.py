@@ -5,18 +5,18 @@ credentials, and decide for themselves.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 
-from gateway.access import ADMINS, READERS, authorize
-from gateway.dispatch import KIND
-from gateway.faces.answers import listed, refused, small
-from gateway.faces.asking import Answer, Asking, Headers, Query, RefusedError
+from gateway.access import ADMINS, READERS
+from gateway.faces.answering import Asked, answer_page, answering, short_body
+from gateway.faces.answers import listed, small
+from gateway.faces.asking import Answer, Query
 from gateway.faces.asking import Asked as AllAnswers
 from gateway.faces.decisions import Decisions
+from gateway.faces.key_routes import KeyFaces
 from gateway.faces.nodes import NodeChanges, NodeList
 from gateway.faces.pages import APPROVALS, SEARCH, MergedList
 from gateway.faces.positions import Position, Positions, Series
@@ -28,25 +28,14 @@ from gateway.faces.queries import (
 from gateway.faces.sessions import ListPage, SessionList
 from gateway.faces.streams import PAUSES, EventStream, Pauses, Sent, starts_of
 from gateway.faces.sums import all_denials, all_usage, is_denials, is_usage
-from gateway.headers import for_node
 from gateway.open import Gateway
-from gateway.proxy import read_body
-from orchestrator.ground.errors import TooLargeError
 from orchestrator.ground.serving import stream
-from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.settings.requests import query_parameters, read_query
 from paddock.contract.audit import DenialsQuery
 from paddock.contract.cluster import Nodes
 from paddock.contract.requests import NoQuery
-from paddock.contract.requests import Query as QueryModel
 from paddock.contract.session_requests import SessionsQuery
 from paddock.contract.usage import UsageQuery
 
-_KIND = "merged"
-_MOST_BODY = 256 * 1024
-_SENT_HEADERS = frozenset(
-    {"host", "authorization", "origin", "x-forwarded-for", "x-forwarded-proto"}
-)
 _EVENT_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "X-Accel-Buffering": "no",
@@ -54,25 +43,6 @@ _EVENT_HEADERS = {
 }
 _ALIVE = b": alive\n\n"
 _FIRST = "0"
-Model = TypeVar("Model", bound=QueryModel)
-Handler = Callable[["Asked"], Awaitable[web.StreamResponse]]
-
-
-class Asked(NamedTuple):
-    """A request, its caller, and the headers with which nodes are asked for it."""
-
-    request: web.Request
-    caller: Principal
-    headers: Headers
-
-    def query(self, model: type[Model]) -> Model:
-        """The query as `model`. Raises: ValidationError."""
-        return read_query(self.request.rel_url.raw_query_string, model)
-
-    @property
-    def parameters(self) -> Query:
-        """The query's parameters as they were sent."""
-        return query_parameters(self.request.rel_url.raw_query_string)
 
 
 class Faces:
@@ -84,18 +54,18 @@ class Faces:
         cluster: str,
         changes: NodeChanges,
         *,
-        asking: Asking | None = None,
         pauses: Pauses = PAUSES,
     ) -> None:
         """`cluster` is its name, which positions have; `changes` are the database's."""
         self._gateway = gateway
         self._pauses = pauses
         members = gateway.members
-        self._asking = asking = asking or Asking()
+        self._asking = asking = gateway.asking
         self._sessions = SessionList(gateway.directory, members, asking)
         self._approvals = MergedList(APPROVALS, cluster, members, asking)
         self._search = MergedList(SEARCH, cluster, members, asking)
         self._decisions = Decisions(members, asking)
+        self._of_keys = KeyFaces(gateway)
         self._nodes = NodeList(gateway.directory, members, changes)
         self._positions = Positions(cluster, Series.EVENTS)
 
@@ -109,55 +79,38 @@ class Faces:
             ("/api/usage", self._show_usage),
             ("/api/events", self._follow_all),
         ):
-            app.router.add_get(path, self._answering(handler, READERS), allow_head=False)
-        decide = self._answering(self._decide, READERS)
+            app.router.add_get(path, answering(self._gateway, handler, READERS), allow_head=False)
+        self._of_keys.add_to(app)
+        decide = answering(self._gateway, self._decide, READERS)
         app.router.add_post("/api/approvals/{approval_id}", decide)
-        nodes = self._answering(self._list_nodes, READERS)
+        nodes = answering(self._gateway, self._list_nodes, READERS)
         app.router.add_get("/api/nodes", nodes, allow_head=False)
-        change = self._answering(self._change_node, ADMINS)
+        change = answering(self._gateway, self._change_node, ADMINS)
         app.router.add_post("/api/nodes/{name}/{change:drain|undrain|forget}", change)
-
-    def _answering(
-        self, handler: Handler, roles: Collection[Role]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler behind the checks that all of them have."""
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            request[KIND] = _KIND
-            caller = authorize(self._gateway.keys, request, roles)
-            sent = for_node([*request.headers.items()], request.remote or "", request.scheme)
-            headers = [pair for pair in sent if pair[0].lower() in _SENT_HEADERS]
-            with self._gateway.open_requests.counted(request):
-                try:
-                    return await handler(Asked(request, caller, headers))
-                except RefusedError as error:
-                    return refused(error.refusal)
-
-        return answer
 
     async def _list_sessions(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(SessionsQuery)
         owner = asked.caller.sees_owner
         page = await self._sessions.page(owner, query, asked.parameters, asked.headers)
-        return await _listed(asked.request, page)
+        return await answer_page(asked.request, page)
 
     async def _list_approvals(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(ClusterApprovalsQuery)
         page = await self._approvals.page(
             query.cursor, query.limit, asked.parameters, asked.headers
         )
-        return await _listed(asked.request, page)
+        return await answer_page(asked.request, page)
 
     async def _search_audit(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(ClusterSearchQuery)
         page = await self._search.page(query.cursor, query.limit, asked.parameters, asked.headers)
-        return await _listed(asked.request, page)
+        return await answer_page(asked.request, page)
 
     async def _count_denials(self, asked: Asked) -> web.StreamResponse:
         asked.query(DenialsQuery)
         found = await self._of_all(asked, "/api/audit/denials", asked.parameters, is_denials)
         groups = all_denials(found.answers)
-        return await _listed(asked.request, ListPage(groups, None, found.missing))
+        return await answer_page(asked.request, ListPage(groups, None, found.missing))
 
     async def _show_usage(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(UsageQuery)
@@ -175,9 +128,7 @@ class Faces:
 
     async def _decide(self, asked: Asked) -> web.StreamResponse:
         asked.query(NoQuery)
-        body = await read_body(asked.request, _MOST_BODY)
-        if body is None:
-            raise TooLargeError(f"the body is over the limit, {_MOST_BODY} bytes")
+        body = await short_body(asked)
         raw = asked.request.rel_url.raw_parts[-1]
         return small(await self._decisions.decide(raw, body, asked.headers))
 
@@ -223,11 +174,6 @@ class Faces:
             return _ALIVE
         position = self._positions.write(sent.position).encode()
         return b"id: %s\nevent: %s\ndata: %s\n\n" % (position, sent.name, sent.data)
-
-
-async def _listed(request: web.Request, page: ListPage) -> web.StreamResponse:
-    others = {"next": page.next, **page.others, "missing": list(page.missing)}
-    return await listed(request, page.items, others)
 
 
 def _model(body: bytes) -> web.Response:

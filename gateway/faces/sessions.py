@@ -7,9 +7,10 @@ the caller asks for, so the database need not know all of it.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
-from gateway.faces.asking import Answer, Asking, Headers, Query
+from gateway.faces.asking import Answer, Asking, Headers, Query, Reading
 from gateway.faces.merging import Item
 from gateway.members import Members
 from orchestrator.cluster.directory import (
@@ -17,12 +18,13 @@ from orchestrator.cluster.directory import (
     Directory,
     ListedSession,
     SessionFilters,
+    SessionsPage,
 )
 from orchestrator.ground.events import time_text
 from orchestrator.ground.serving.list_cursors import decode_cursor, encode_cursor
 from paddock.contract.session_requests import SessionsQuery
 
-_PATH = "/api/sessions"
+_POSITION = frozenset({"cursor", "limit", "nextToken"})
 # Ended sessions are looked for so far back; their node shows those that it still shows.
 _ENDED = timedelta(days=1)
 
@@ -36,10 +38,25 @@ class ListPage(NamedTuple):
     others: Mapping[str, object] = {}
 
 
+class SessionForm(NamedTuple):
+    """Where nodes list sessions, and what an item calls its id and the time of its creation."""
+
+    path: str
+    session_id: str
+    created_at: str
+    reading: Reading | None = None
+
+
+OWN = SessionForm("/api/sessions", "id", "created_at")
+
+
 class SessionList:
     """Pages of the sessions of all nodes."""
 
-    def __init__(self, directory: Directory, members: Members, asking: Asking) -> None:
+    def __init__(
+        self, directory: Directory, members: Members, asking: Asking, form: SessionForm = OWN
+    ) -> None:
+        self._form = form
         self._directory = directory
         self._members = members
         self._asking = asking
@@ -53,21 +70,31 @@ class SessionList:
         ClusterUnavailableError, RefusedError.
         """
         after = None if wanted.cursor is None else decode_cursor(wanted.cursor)
-        most = min(wanted.limit, MOST_SESSIONS)
-        found = await self._directory.sessions(owner, after, most, _filters(wanted))
+        rows = await self._directory.sessions(
+            owner, after, min(wanted.limit, MOST_SESSIONS), _filters(wanted)
+        )
+        return await self.shown(rows, given, headers)
+
+    async def shown(self, found: SessionsPage, given: Query, headers: Headers) -> ListPage:
+        """What nodes say of these rows. Raises: RefusedError, NodeUnavailableError."""
+        most = max(1, len(found.items))
         keys: dict[str, list[str]] = defaultdict(list)
         for row in found.items:
             keys[row.node].append(row.session_key)
         members = [member for member in self._members.all if member.name in keys]
-        passed = {name: text for name, text in given.items() if name not in ("cursor", "limit")}
+        passed = {name: text for name, text in given.items() if name not in _POSITION}
 
         def query(node: str, limit: int) -> Query:
             return {**passed, "keys": ",".join(keys[node]), "limit": str(most)}
 
-        asked = await self._asking.pages(members, _PATH, query, headers, _is_list, most)
+        form = self._form
+        check = partial(_is_list, form)
+        asked = await self._asking.pages(
+            members, form.path, query, headers, check, most, form.reading
+        )
         unknown = keys.keys() - {member.name for member in members}
         missing = sorted({*asked.missing, *unknown})
-        items = list(_in_order(found.items, asked.answers))
+        items = list(_in_order(form, found.items, asked.answers))
         following = None if found.next is None else encode_cursor(found.next)
         return ListPage(items, following, missing)
 
@@ -84,21 +111,23 @@ def _filters(wanted: SessionsQuery) -> SessionFilters:
     )
 
 
-def _is_list(answer: Answer) -> bool:
+def _is_list(form: SessionForm, answer: Answer) -> bool:
     """Whether it is a list of sessions."""
     items = answer.get("items")
     return isinstance(items, list) and all(
         isinstance(item, dict)
-        and isinstance(item.get("id"), str)
-        and isinstance(item.get("created_at"), str)
+        and isinstance(item.get(form.session_id), str)
+        and isinstance(item.get(form.created_at), str)
         for item in items
     )
 
 
-def _in_order(rows: Sequence[ListedSession], answers: Mapping[str, Answer]) -> Iterator[Item]:
+def _in_order(
+    form: SessionForm, rows: Sequence[ListedSession], answers: Mapping[str, Answer]
+) -> Iterator[Item]:
     """The sessions in the order of the rows, each once; what nobody asked for is left out."""
     known = {
-        (node, item["id"], item["created_at"]): item
+        (node, item[form.session_id], item[form.created_at]): item
         for node, answer in answers.items()
         for item in answer["items"]
     }

@@ -13,8 +13,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from aiohttp import ClientResponse
-
+from gateway.call import NodeAnswer
 from gateway.faces.asking import (
     Headers,
     NoAnswerError,
@@ -177,7 +176,7 @@ class EventStream:
                         await self._heard.put(_Heard(node, event))
                         self._read[node] = event.id
 
-    async def _arriving(self, answer: ClientResponse) -> bytes:
+    async def _arriving(self, answer: NodeAnswer) -> bytes:
         async with asyncio.timeout(self._pauses.silence):
             return await answer.content.readany()
 

@@ -6,6 +6,8 @@ What others would be told is nothing, and what others would be asked is answered
 from collections.abc import Awaitable, Callable
 
 from orchestrator.cluster.base import Capacity, Claim, Mine, Place, Summary
+from orchestrator.cluster.moves import Fate, Offer
+from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.limits import KeyLimits, KeyUsage
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Tasks
@@ -17,6 +19,7 @@ from orchestrator.settings.settings import Settings
 # A file system that hangs appears as a reading that fails.
 _READ_SECONDS = 30.0
 _PLACE = Place(node="", epoch=0, number=0)
+_ALONE = "this control plane is no node of a cluster: there is nowhere to move to"
 
 
 class OwnPlaces:
@@ -44,6 +47,30 @@ class OwnPlaces:
     async def mine(self) -> Mine | None:
         """None: there is no cluster."""
         return None
+
+
+class NoMoves:
+    """There is no other node."""
+
+    async def offer(self, offer: Offer) -> None:
+        """Raises: ConflictError."""
+        raise ConflictError(_ALONE)
+
+    async def commit(self, source_key: str, number: int, session_key: str) -> None:
+        """Raises: ConflictError."""
+        raise ConflictError(_ALONE)
+
+    async def settle(self, session_key: str) -> Place | None:
+        """Whatever is here is this node's."""
+        return _PLACE
+
+    def arrived(self, session_key: str) -> Effect | None:
+        """Nobody is told."""
+        return None
+
+    async def fate(self, source_key: str) -> Fate:
+        """Nothing was given away by this control plane as it is now."""
+        return Fate.PENDING
 
 
 class OwnUsage:
@@ -85,6 +112,10 @@ class NoMembership:
 
     epoch = 0
     state = "ready"
+    renewed_at = float("-inf")
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """There is none."""
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """There is nothing to join."""

@@ -220,6 +220,13 @@ class Membership(Protocol):
     def state(self) -> str:
         """ready, draining or gone."""
 
+    @property
+    def renewed_at(self) -> float:
+        """When the last acknowledged renewal was sent, by CLOCK_BOOTTIME; -inf: there was none."""
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """Calls it after each renewal from now on."""
+
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         """Takes the lease, and renews it with reports of the capacity.
 

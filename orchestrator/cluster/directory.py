@@ -3,15 +3,17 @@
 Everything here only reads. Only a node writes about itself and its sessions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from orchestrator.cluster.base import NodeReport, Summary
 
 # The most rows of one page.
 MOST_SESSIONS = 500
+# The most ids that are asked for at once.
+MOST_LOOKED_UP = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,8 @@ class ClusterNode:
     """A node as the cluster knows it.
 
     `report` is what it said with its last renewal, but `report.state` is the cluster's word: ready,
-    draining or gone. `alive`: its lease has not ended by the database's clock. `silent_seconds` is
-    how long ago it renewed, by the same clock.
+    draining or gone. `alive`: its lease has not ended by the database's clock, and it has compared
+    its sessions with the cluster's. `silent_seconds` is how long ago it renewed, by the same clock.
     """
 
     report: NodeReport
@@ -50,16 +52,10 @@ class Hold(StrEnum):
     RECORD = "record"  # only its record is there
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The node that an id belongs to.
-
-    `url` is where gateways reach it. `alive` is as in `ClusterNode`.
-    """
+class Where(NamedTuple):
+    """The name of the node that an id belongs to, and why."""
 
     node: str
-    url: str
-    alive: bool
     hold: Hold
 
 
@@ -113,11 +109,17 @@ class Directory(Protocol):
     async def nodes(self) -> Sequence[Node]:
         """All nodes that were not forgotten, by name, dead ones included."""
 
-    async def place_of(self, session_id: str) -> Where | None:
-        """The node to which requests about that id go; None: the cluster has never seen it.
+    def following(self) -> AsyncGenerator[Sequence[Node], None]:
+        """The same at once, whenever one joins, is drained, lost or given up, and every few seconds
+        with new reports, until the database does not answer.
+        """
 
-        Ids that differ in case only are one id. A live session counts before a kept workspace, and
-        this before the record of the latest session that had the id.
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        """The nodes to which requests about these ids go, at most `MOST_LOOKED_UP` of them.
+
+        Ids that the cluster has never seen are left out; those that differ in case only are one id.
+        A live session counts before a kept workspace, and this before the record of the latest
+        session that had the id.
         """
 
     async def sessions(

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     UNCLAIMED = "unclaimed"
     PURGED = "purged"
     SETTLED = "settled"
+    ARRIVED = "arrived"
 
 
 def changed(session_key: str, summary: Summary) -> Body:
@@ -47,6 +48,11 @@ def purged(workspace_id: str) -> Body:
 def settled(session_key: str, amounts: KeyUsage) -> Body:
     """The session uses exactly these amounts."""
     return {"session_key": session_key, "amounts": asdict(amounts)}
+
+
+def arrived(session_key: str) -> Body:
+    """The session that was moved here is active."""
+    return {"session_key": session_key}
 
 
 def stored_summary(summary: Summary) -> dict[str, Any]:

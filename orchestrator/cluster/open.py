@@ -1,12 +1,15 @@
 """Opens the floor of the cluster: what the settings say, or one machine alone."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from orchestrator.cluster.alone import NoMembership, OwnPlaces, OwnUsage
+from orchestrator.cluster.alone import NoMembership, NoMoves, OwnPlaces, OwnUsage
 from orchestrator.cluster.base import ClusterUsage, KeySource, Membership, Places
+from orchestrator.cluster.copies import LostSessions, NoCopies, ShippedRecords, WorkspaceCopies
+from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.following import Following
 from orchestrator.cluster.lending import Lender
+from orchestrator.cluster.moves import Moves
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError
@@ -16,17 +19,22 @@ from orchestrator.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClusterFloor:
-    """What the cluster decides, or this node where it is alone.
+    """What the cluster decides, or this node where it is alone, which has no `directory`.
 
     `shared` None: there is no cluster, and what keys have is in this node's database. `lender`
     None: quotas of bytes are of this node. What upper floors `following` is started by the last.
     """
 
     places: Places
+    moves: Moves
+    directory: Directory | None
     cluster_usage: ClusterUsage
     key_source: KeySource
     membership: Membership
     outbox: Outbox
+    shipped: ShippedRecords = field(default_factory=NoCopies)
+    copies: WorkspaceCopies = field(default_factory=NoCopies)
+    lost: LostSessions = field(default_factory=NoCopies)
     shared: SharedDatabase | None = None
     lender: Lender | None = None
     following: Following | None = None
@@ -38,7 +46,9 @@ async def open_cluster(
     """Opens the floor; `file_keys` are this node's own. Raises: ConfigError."""
     outbox = Outbox(ground.database)
     if settings.cluster is None:
-        return ClusterFloor(OwnPlaces(), OwnUsage(), file_keys, NoMembership(), outbox)
+        return ClusterFloor(
+            OwnPlaces(), NoMoves(), None, OwnUsage(), file_keys, NoMembership(), outbox
+        )
     # Only here, so that one machine alone needs nothing of a cluster.
     try:
         from orchestrator.cluster.postgres.open import open_store
@@ -48,6 +58,17 @@ async def open_cluster(
         ) from None
     store = await open_store(settings, ground, outbox, file_keys, closers)
     return ClusterFloor(
-        *(store.places, store.usage, store.keys, store.membership, outbox),
-        *(store.database, store.lender, Following(store.database)),
+        store.places,
+        store.moves,
+        store.directory,
+        store.usage,
+        store.keys,
+        store.membership,
+        outbox,
+        store.shipped,
+        store.copies,
+        store.lost,
+        store.database,
+        store.lender,
+        Following(store.database),
     )

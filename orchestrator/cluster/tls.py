@@ -1,9 +1,9 @@
 """TLS between gateways and nodes: each side shows a certificate of the cluster's own authority.
 
-A node answers only certificates with the name `gateway`; a gateway asks only what has a certificate
-with the node's own name. A handshake that fails is one line in the log, and nothing of a request is
-read. Which of a node's applications is meant is a part of the handshake, too (ALPN), so that no
-header can say it.
+A node answers only certificates with the name `gateway`, and other nodes where sessions move. Who
+asks a node asks only what has a certificate with the node's own name. A handshake that fails is one
+line in the log, and nothing of a request is read. Which of a node's applications is meant is a part
+of the handshake, too (ALPN), so that no header can say it.
 """
 
 import logging
@@ -30,6 +30,8 @@ class Face(StrEnum):
 
     API = "paddock-api"
     PREVIEWS = "paddock-previews"
+    # For other nodes, which move sessions here; no gateway is heard there.
+    NODES = "paddock-nodes"
 
 
 def node_context(cert: Path, key: Path, authority: Path) -> ssl.SSLContext:
@@ -52,6 +54,14 @@ def gateway_context(cert: Path, key: Path, authority: Path, face: Face) -> ssl.S
     """For a gateway that asks nodes for one of their applications. Raises: ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _fill(context, "PADDOCK_GATEWAY", cert, key, authority)
+    context.set_alpn_protocols([face.value])
+    return context
+
+
+def peer_context(cert: Path, key: Path, authority: Path, face: Face) -> ssl.SSLContext:
+    """For a node that asks another one, with its own certificate. Raises: ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _fill(context, "PADDOCK_NODE", cert, key, authority)
     context.set_alpn_protocols([face.value])
     return context
 
@@ -88,7 +98,11 @@ class _Refusals:
             return
         more = f", and {self._unsaid} more" if self._unsaid else ""
         self._quiet_until, self._unsaid = now + _QUIET_SECONDS, 0
-        log.warning("a connection for gateways was refused: %s%s", reason, more)
+        log.warning(
+            "a connection for gateways was refused: %s%s; a gateway needs a certificate of the name"
+            " %s by an authority in PADDOCK_NODE_CA",
+            *(reason, more, GATEWAY),
+        )
 
 
 def _only_gateways(refusals: _Refusals) -> type[ssl.SSLObject]:
@@ -99,12 +113,7 @@ def _only_gateways(refusals: _Refusals) -> type[ssl.SSLObject]:
             """Raises: ssl.SSLError, before anything that was sent is read."""
             try:
                 super().do_handshake()
-                names = names_in(self.getpeercert())
-                if GATEWAY not in names:
-                    shown = ", ".join(sorted(names)) or "nobody"
-                    raise ssl.SSLCertVerificationError(
-                        f"its certificate is that of {shown[:128]}, not of {GATEWAY}"
-                    )
+                _check_peer(names_in(self.getpeercert()), self.selected_alpn_protocol())
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as error:
@@ -112,6 +121,16 @@ def _only_gateways(refusals: _Refusals) -> type[ssl.SSLObject]:
                 raise
 
     return FromGateway
+
+
+def _check_peer(names: set[str], face: str | None) -> None:
+    """Gateways are not heard where nodes are, nor nodes elsewhere. Raises: ssl.SSLError."""
+    shown = ", ".join(sorted(names))[:128] or "nobody"
+    if face == Face.NODES:
+        if GATEWAY in names or not names:
+            raise ssl.SSLCertVerificationError(f"its certificate is that of {shown}, not of a node")
+    elif GATEWAY not in names:
+        raise ssl.SSLCertVerificationError(f"its certificate is that of {shown}, not of {GATEWAY}")
 
 
 def reason_of(error: ssl.SSLError) -> str:

@@ -15,6 +15,7 @@ class FaultPoint(StrEnum):
     START_TAKEN_UP = "start.taken_up"  # a session
     START_SWEPT = "start.swept"
     START_RECORDED = "start.recorded"
+    START_COMPARED = "start.compared"  # its sessions with its cluster, if there is one
 
     CREATE_CLAIMED = "create.claimed"  # its place in the cluster, if there is one
     CREATE_RECORDED = "create.recorded"
@@ -109,6 +110,17 @@ class FaultPoint(StrEnum):
     FORK_RECORDED = "fork.recorded"
     FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged
     FORK_ACKNOWLEDGED = "fork.acknowledged"
+
+    ARRIVE_RECORDED = "arrive.recorded"  # a session that moves here, without its files
+    ARRIVE_FILLED = "arrive.filled"
+    ARRIVE_OFFERED = "arrive.offered"  # its place may become this node's
+    ARRIVE_ACTIVATED = "arrive.activated"
+    ARRIVE_FORGOTTEN = "arrive.forgotten"  # it did not become active; its files are still there
+    LEAVE_RECORDED = "leave.recorded"  # a session that moves away still has its sandbox
+    LEAVE_PACKED = "leave.packed"
+    LEAVE_SENT = "leave.sent"
+    LEAVE_COMMITTED = "leave.committed"  # its place is the other node's
+    LEAVE_ENDED = "leave.ended"  # here; its files are still there
 
     OUTBOX_DELIVERED = "outbox.delivered"  # messages, which are in the outbox still
 

@@ -41,6 +41,11 @@ class TaskName(StrEnum):
     LEASE = "lease"
     CLUSTER_KEYS = "cluster-keys"
     OUTBOX = "outbox"
+    SHIPPING = "shipping"
+    OLD_ROWS = "old-rows"
+    FENCING = "fencing"
+    COPIES = "workspace-copies"
+    TAKEOVER = "takeover"
     LENDING = "lending"
     SHARED = "shared"
 

@@ -18,6 +18,8 @@ from orchestrator.host.node.base import Node
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.moves.mover import Mover
+from orchestrator.operate.moves.receiver import Receiver
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
@@ -159,6 +161,8 @@ class Instance:
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    mover: Mover
+    receiver: Receiver
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving

@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
@@ -11,11 +12,16 @@ from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.operate.hooks.shared_hooks import SharedHooks
+from orchestrator.operate.moves.mover import Mover
+from orchestrator.operate.moves.receiver import Receiver
+from orchestrator.operate.moves.way import NodeWay
 from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
+from orchestrator.operate.snapshots.taking_over import TakingOver
+from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
@@ -39,6 +45,8 @@ class OperateFloor:
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    mover: Mover
+    receiver: Receiver
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
@@ -117,6 +125,23 @@ async def open_operate(
     warm.run(tasks)
     closers.push_async_callback(warm.close)
     ground.metrics.add(TemplateGauges(rules.template_files, warm))
+    snapshots = Snapshots(
+        settings,
+        ground.database,
+        record.recorder,
+        host.node.storage,
+        sandbox.workspaces,
+        sessions,
+        rules.session_policies,
+    )
+    mover = Mover(
+        *(settings, cluster.directory, sessions, snapshots, record.secrets, NodeWay(settings))
+    )
+    closers.push_async_callback(mover.close)
+    receiver = Receiver(snapshots, sessions.moves, cluster.moves)
+    closers.push_async_callback(receiver.close)
+    if settings.cluster is not None:
+        _survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
     hooks = await _hooks(settings, ground, rules, cluster, record, floor, closers)
     if cluster.following is not None:
         cluster.following.start(tasks)
@@ -124,15 +149,9 @@ async def open_operate(
     return OperateFloor(
         reload,
         Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
-        Snapshots(
-            settings,
-            ground.database,
-            record.recorder,
-            host.node.storage,
-            sandbox.workspaces,
-            sessions,
-            rules.session_policies,
-        ),
+        snapshots,
+        mover,
+        receiver,
         templates,
         warm,
         archiving,
@@ -179,6 +198,41 @@ async def _templates(
     closers.push_async_callback(templates.close)
     await templates.recover()
     return templates
+
+
+def _survive(
+    settings: Settings,
+    ground: GroundFloor,
+    rules: RulesFloor,
+    cluster: ClusterFloor,
+    record: RecordFloor,
+    sessions: Sessions,
+    snapshots: Snapshots,
+    closers: AsyncExitStack,
+) -> None:
+    """Copies this node's sessions to the cluster, and takes over those of lost nodes."""
+    copying = WorkspaceCopying(
+        snapshots,
+        sessions.registry,
+        cluster.copies,
+        cluster.membership,
+        record.recorder,
+        partial(rules.keys.quota, defaults=settings.key_limits),
+        settings.cluster_copy_bytes,
+        settings.cluster_copy_seconds,
+    )
+    copying.start(ground.tasks)
+    closers.push_async_callback(copying.close)
+    taking = TakingOver(
+        snapshots,
+        sessions.moves.arrivals,
+        cluster.moves,
+        cluster.lost,
+        cluster.membership,
+        lambda: sessions.registry.with_sandbox < settings.max_active,
+    )
+    taking.start(ground.tasks)
+    closers.push_async_callback(taking.close)
 
 
 def _anchor(

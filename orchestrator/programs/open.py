@@ -145,6 +145,6 @@ async def recover_programs(
     closers.push_async_callback(programs.forks.close)
     closers.push_async_callback(programs.turns.shut_down)
     await sandbox.ports.recover(registry.all)
-    await record.secrets.recover(registry.all)
+    await record.secrets.recover([*registry.all, *floor.sessions.moves.arrivals.sessions])
     await remove_left(ground.database, settings.state_dir / "evidence")
     await work.approvals.recover()

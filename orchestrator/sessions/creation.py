@@ -18,11 +18,11 @@ from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.effect import both, together
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, digest, new_handle
-from orchestrator.rules.egress.session_rules import NO_OWN_RULES
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
-from orchestrator.sessions.new_session import SessionMaker
+from orchestrator.sessions.new_session import SessionMaker, recorded_creation
 from orchestrator.sessions.running_creations import RunningCreations
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
@@ -53,11 +53,13 @@ class Creation:
         places: SessionPlaces,
         shares: Shares,
         room: SandboxRoom,
+        shipping: RecordShipping,
     ) -> None:
         self._maker = SessionMaker(
             settings, rules, sandbox.listed_images, sandbox.level_images, sandbox.workspaces
         )
         self._places = places
+        self._shipping = shipping
         self._database = ground.database
         self._recorder = record.recorder
         self._record_room = record.room
@@ -179,6 +181,7 @@ class Creation:
         await self._record(principal, session, carried, files)
         FaultPoint.CREATE_RECORDED.reached()
         try:
+            await self._shipping.begun(session)
             if carried is not None:
                 await carried.fill(session)
             if files is not None:
@@ -229,7 +232,7 @@ class Creation:
                     "session.create",
                     actor=principal.name,
                     decision="allow",
-                    args=_recorded(session, carried, files),
+                    args=recorded_creation(session, carried, files),
                 ),
                 effect=together(
                     None if files is None else files.claiming(session),
@@ -274,56 +277,3 @@ def _check_fits(session: Session, files: StartingFiles | None) -> None:
             f"limits.workspace_bytes must be at least {files.used_bytes}, which the snapshot has",
             field="limits.workspace_bytes",
         )
-
-
-def _recorded(
-    session: Session, carried: Carried | None, files: StartingFiles | None
-) -> dict[str, Any]:
-    """The members of the event; `carried` is what a restored session brings along."""
-    return {
-        **session.terms.recorded(),
-        "secrets": list(session.secrets.names),
-        "mounts": [*session.level.mounts, *session.terms.mounts],
-        "tools": session.terms.tools,
-        "policy": session.policy.recorded(),
-        **_narrowed(session),
-        **_consumed(session),
-        **({} if carried is None else carried.recorded()),
-        **({} if files is None else files.recorded()),
-        **_spawned(session),
-    }
-
-
-def _spawned(session: Session) -> dict[str, Any]:
-    """How it was spawned, for the record; nothing if it was not."""
-    origin = session.family.origin
-    if origin is None:
-        return {}
-    return {
-        "spawn_id": origin.spawn_id,
-        "parent": origin.parent_id,
-        "depth": origin.depth,
-        "workspace": origin.workspace,
-    }
-
-
-def _narrowed(session: Session) -> dict[str, Any]:
-    """The rules that narrow its way out, for the record; nothing if there are none."""
-    own = session.own_rules
-    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
-
-
-def _consumed(session: Session) -> dict[str, Any]:
-    """Its pack, for the record; nothing if there is none."""
-    pack = session.pack
-    if pack is None:
-        return {}
-    return {
-        **pack.recorded(),
-        "refinement_count": session.reissues,
-        "profile_id": pack.profile_id,
-        "entries": len(pack.files),
-        "tool_allowlist": sorted(pack.tools),
-        "write_allowlist": list(pack.writes),
-        "shell_allowlist": list(pack.commands),
-    }

@@ -27,23 +27,38 @@ class Finder:
         database: Database,
         root_dir: Callable[[str], str],
         places: SessionPlaces,
+        arrivals: Callable[[], Sequence[Session]],
     ) -> None:
-        """`root_dir` gives a workspace's directory by its id."""
+        """`root_dir` gives a workspace's directory by its id.
+
+        `arrivals` are sessions that come from other nodes and are not active yet.
+        """
+        self._arrivals = arrivals
         self._registry = registry
         self._database = database
         self._root_dir = root_dir
         self._places = places
 
     def find(self, principal: Principal, session_id: str) -> Session:
-        """A live or recently ended session. Raises NotFoundError for others' sessions, too."""
-        session = self._registry.get(session_id)
+        """A live or recently ended session.
+
+        Raises: NotFoundError, also for others' sessions; NodeUnavailableError while it moves from
+        this node or to it, SessionTerminatedError if it has moved away.
+        """
+        session = self._arriving(session_id) or self._registry.get(session_id)
         if session is None or not principal.may_see(session.key, session.owner):
             raise NotFoundError(f"no session {session_id[:128]}")
+        _check_here(session)
         return session
 
     def by_handle(self, handle_sha256: str) -> Session | None:
-        """The live session of a handle."""
-        return self._registry.by_handle(handle_sha256)
+        """The live session of a handle. Raises: NodeUnavailableError while it arrives here."""
+        session = self._registry.by_handle(handle_sha256)
+        if session is None:
+            for each in self._arrivals():
+                if each.handle_sha256 == handle_sha256:
+                    each.check_settled()
+        return session
 
     async def page(
         self, wanted: WantedSessions, after: Position | None, most: int
@@ -101,12 +116,17 @@ class Finder:
         raise NotFoundError(f"no session {session_id[:128]}{number}")
 
     def existing(self, principal: Principal, session_id: str) -> Session | None:
-        """The caller's live session with that id."""
-        session = self._registry.get(session_id)
-        found = (
-            session is not None and session.live and principal.may_see(session.key, session.owner)
-        )
-        return session if found else None
+        """The caller's live session with that id. Raises: NodeUnavailableError while it moves."""
+        session = self._arriving(session_id) or self._registry.get(session_id)
+        if session is None or not session.live:
+            return None
+        if not principal.may_see(session.key, session.owner):
+            return None
+        session.check_settled()
+        return session
+
+    def _arriving(self, session_id: str) -> Session | None:
+        return next((each for each in self._arrivals() if each.id == session_id), None)
 
     def by_container(self, container_id: str) -> Session | None:
         """The live session whose sandbox runs in that container."""
@@ -114,3 +134,10 @@ class Finder:
             if session.sandbox is not None and session.sandbox.container_id == container_id:
                 return session
         return None
+
+
+def _check_here(session: Session) -> None:
+    """Raises: NodeUnavailableError while it moves, SessionTerminatedError if it has moved away."""
+    session.check_settled()
+    if session.moved_away:
+        session.check_live()

@@ -67,6 +67,7 @@ def is_untouched(session: Session) -> bool:
         session.status is Status.ACTIVE
         and session.gate is None
         and not session.ending
+        and not session.fenced
         and session.budget.exceeded is None
         and session.sandbox is not None
         and session.sandbox.freezing is None

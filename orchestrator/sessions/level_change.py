@@ -98,7 +98,8 @@ class LevelChange:
             try:
                 yield
             finally:
-                if session.sandbox is old and session.status is Status.ACTIVE:
+                goes_on = session.status is Status.ACTIVE and not session.fenced
+                if session.sandbox is old and goes_on:
                     await self._stopper.let_go(old)
 
     def _stands_still(self, session: Session, level: Level) -> bool:

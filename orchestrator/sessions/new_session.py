@@ -3,7 +3,9 @@
 import secrets
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from orchestrator.cluster.session_ids import new_session_id
 from orchestrator.ground.errors import (
     ValidationError,
 )
@@ -31,8 +33,10 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.family import Family
 from orchestrator.state.requests import NewSession
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.state.starting_files import StartingFiles
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Status
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
@@ -67,7 +71,7 @@ class SessionMaker:
         level = self._level(principal, request)
         permitted = self._images.choose(request.terms.image or None, principal.bounds.images, level)
         image, missing = await self._level_images.chosen(level.name, permitted)
-        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
+        session_id = validate_id(request.id or new_session_id())
         terms = replace(self._terms(principal, request, level), image=image, missing_image=missing)
         created_at = now() if carried is None else carried.created_at
         workspace = self._workspaces.unclaimed(session_id, principal.name)
@@ -143,6 +147,7 @@ class SessionMaker:
             work_id=_work_id(request),
         )
         check_timeouts(settings, bounds, terms)
+        _check_recovery(settings, request)
         return terms
 
 
@@ -159,6 +164,19 @@ def _usual_idle(request: NewSession, settings: Settings, bounds: KeyBounds) -> i
 def _usual_wall(settings: Settings, bounds: KeyBounds) -> int | None:
     usual = settings.wall_timeout or settings.wall_timeout_max
     return shortest(usual, bounds.max_wall_timeout)
+
+
+def _check_recovery(settings: Settings, request: NewSession) -> None:
+    """Raises: ValidationError if no other node could take the session over."""
+    if request.terms.recovery != "snapshot":
+        return
+    given: dict[str, Any] = {"consume": request.consume, "secrets": request.secrets}
+    given["volumes"] = request.terms.volumes
+    why = next((f"with {name}, which no copy has" for name in given if given[name]), None)
+    if settings.cluster is None:
+        why = "without a cluster, because there is no other node"
+    if why is not None:
+        raise ValidationError(f"recovery can't be snapshot {why}", field="recovery")
 
 
 def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:
@@ -227,3 +245,56 @@ def _work_id(request: NewSession) -> str | None:
     if request.terms.work_id is None and request.consume is not None:
         return f"work-{secrets.token_hex(8)}"
     return request.terms.work_id
+
+
+def recorded_creation(
+    session: Session, carried: Carried | None, files: StartingFiles | None
+) -> dict[str, Any]:
+    """The members of the event; `carried` is what a restored session brings along."""
+    return {
+        **session.terms.recorded(),
+        "secrets": list(session.secrets.names),
+        "mounts": [*session.level.mounts, *session.terms.mounts],
+        "tools": session.terms.tools,
+        "policy": session.policy.recorded(),
+        **_narrowed(session),
+        **_consumed(session),
+        **({} if carried is None else carried.recorded()),
+        **({} if files is None else files.recorded()),
+        **_spawned(session),
+    }
+
+
+def _spawned(session: Session) -> dict[str, Any]:
+    """How it was spawned, for the record; nothing if it was not."""
+    origin = session.family.origin
+    if origin is None:
+        return {}
+    return {
+        "spawn_id": origin.spawn_id,
+        "parent": origin.parent_id,
+        "depth": origin.depth,
+        "workspace": origin.workspace,
+    }
+
+
+def _narrowed(session: Session) -> dict[str, Any]:
+    """The rules that narrow its way out, for the record; nothing if there are none."""
+    own = session.own_rules
+    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
+
+
+def _consumed(session: Session) -> dict[str, Any]:
+    """Its pack, for the record; nothing if there is none."""
+    pack = session.pack
+    if pack is None:
+        return {}
+    return {
+        **pack.recorded(),
+        "refinement_count": session.reissues,
+        "profile_id": pack.profile_id,
+        "entries": len(pack.files),
+        "tool_allowlist": sorted(pack.tools),
+        "write_allowlist": list(pack.writes),
+        "shell_allowlist": list(pack.commands),
+    }

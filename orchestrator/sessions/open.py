@@ -10,7 +10,9 @@ from orchestrator.record.audit.followers import Followers
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
+from orchestrator.sessions.in_cluster.fencing import Fencing
 from orchestrator.sessions.in_cluster.place_comparison import PlaceComparison
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
@@ -19,6 +21,7 @@ from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.settings.settings import Settings
+from orchestrator.state.session import Session
 from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.proposals import Proposals
 
@@ -81,7 +84,14 @@ async def open_sessions(
 
 
 async def join_cluster(
-    settings: Settings, ground: GroundFloor, cluster: ClusterFloor, floor: SessionsFloor
+    settings: Settings,
+    ground: GroundFloor,
+    cluster: ClusterFloor,
+    floor: SessionsFloor,
+    host: HostFloor,
+    record: RecordFloor,
+    work: WorkFloor,
+    closers: AsyncExitStack,
 ) -> None:
     """Makes this node, which has taken over its sessions, a part of its cluster, if it has one.
 
@@ -96,9 +106,31 @@ async def join_cluster(
         sessions.registry,
         sessions.places,
         sessions.ends.moved,
+        sessions.moves.settle,
     )
     await cluster.membership.join(floor.node_capacity, comparison.run)
     comparison.serve()
+    if settings.cluster is not None:
+
+        async def resumed(session: Session) -> None:
+            await work.executions.reconcile(session)
+            await work.cells.end_left(session)
+
+        fencing = Fencing(
+            cluster.membership,
+            sessions.registry,
+            host.engine,
+            Stopper(host.node),
+            record.recorder,
+            record.stops,
+            comparison.run,
+            resumed,
+            settings.hello_timeout,
+        )
+        await fencing.start(ground.tasks)
+        closers.push_async_callback(fencing.close)
+        sessions.shipping.start(ground.tasks)
+        closers.push_async_callback(sessions.shipping.close)
 
 
 async def recover_sessions(

@@ -74,6 +74,7 @@ class Pauses:
         """
         async with session.lock:
             check_transition(session.status, Status.ACTIVE)
+            session.check_not_fenced()
             if not session.suspended:
                 _check_goes_on(_sandbox(session))
             self._recorder.check_room(session)

@@ -29,6 +29,8 @@ from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_pages, session_rows, stored_sessions
 from orchestrator.state.directory import SandboxDirectory, left_over
+from orchestrator.state.moving import move_rows
+from orchestrator.state.moving.move_rows import MoveRow
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
 from orchestrator.work.open import WorkFloor
@@ -86,6 +88,7 @@ class Recovery:
         self._proposals = proposals
         self._scrub = ground.scrub
         self._found = Recovered()
+        self._moves: dict[str, MoveRow] = {}
 
     async def run(self) -> Recovered:
         """Adopts, ends or forgets every stored session, then removes what belongs to none.
@@ -98,6 +101,7 @@ class Recovery:
             for container in await self._engine.list()
         }
         rows = await self._load(containers)
+        self._moves = {row.session_key: row for row in await self._database.read(move_rows.stored)}
         FaultPoint.START_LISTED.reached()
         await self._record_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
@@ -156,7 +160,10 @@ class Recovery:
 
     async def _take_up(self, row: SessionRow, container: Container | None) -> None:
         session = row.session
-        if not row.acknowledged:
+        move = self._moves.get(session.key)
+        if not row.acknowledged and move is not None:
+            self._sessions.moves.arrivals.recover(session, move)
+        elif not row.acknowledged:
             await self._forget(session)
         elif not session.live:
             self._recorded_commands.leave(session)
@@ -168,6 +175,8 @@ class Recovery:
             await self._sandboxes.unstage(session)
         else:
             await self._recorded_commands.take_up(session)
+            if move is not None:
+                self._sessions.moves.departures.recover(session, move)
             self._sessions.registry.add(session)
             await self._cells.record_lost(session)
             await self._proposals.recover(session)
@@ -223,7 +232,7 @@ class Recovery:
             return
         self._found.sessions_recovered += 1
         await self._follow_engine(session, container)
-        if session.status is Status.ACTIVE:
+        if session.status is Status.ACTIVE and not session.fenced:
             # What its agent reports may end it meanwhile, and its commands with it.
             with suppress(SessionTerminatedError, BudgetExceededError):
                 await self._executions.reconcile(session)
@@ -247,7 +256,7 @@ class Recovery:
         """The engine decides whether the sandbox is paused."""
         paused = container.state is ContainerState.PAUSED
         status = Status.PAUSED if paused else Status.ACTIVE
-        if session.status is not status:
+        if session.status is not status and not session.fenced:
             await self._recorder.record(
                 session,
                 EventDraft("session.pause" if paused else "session.resume", actor="system"),

@@ -92,6 +92,7 @@ class SessionChanges:
         until its level is set again.
         """
         session.check_live()
+        session.check_not_fenced()
         await self._check_workspace(principal, session, workspace)
         if permission_level is None:
             return
@@ -121,6 +122,7 @@ class SessionChanges:
         with slot:
             async with self._level_change.held(session, level):
                 session.check_live()
+                session.check_not_fenced()
                 if self._level_change.needed(session, level):
                     _check_parent(session, level)
                     if lowers and not self._level_change.lowers(session, level):

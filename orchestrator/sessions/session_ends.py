@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
+from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_pages, session_rows
@@ -54,6 +56,7 @@ class SessionEnds:
         places: SessionPlaces,
         deadlines: Deadlines,
         spawn_ends: SpawnEnds,
+        shipping: RecordShipping,
     ) -> None:
         self._engine = host.engine
         self._recorder = record.recorder
@@ -65,6 +68,7 @@ class SessionEnds:
         self._places = places
         self._deadlines = deadlines
         self._spawn_ends = spawn_ends
+        self._shipping = shipping
         self._workspaces = sandbox.workspaces
         self._scrub = ground.scrub
         self._children = TaskScope("the end of a child")
@@ -82,6 +86,7 @@ class SessionEnds:
         container_id: str | None = None,
         first: Write | None = None,
         then: EventDraft | None = None,
+        held: bool = False,
     ) -> None:
         """Ends a live session and its children, and returns when nothing of them is left.
 
@@ -89,12 +94,12 @@ class SessionEnds:
         that passed, `first` records what the client who ends it requested, `then` is recorded
         after the end. A session that was idle and is in use again does not end. With
         `container_id`, it ends only while that is its container, because the container of a
-        replaced sandbox may end at any time.
+        replaced sandbox may end at any time. `held`: the caller has the session's lock.
         """
         crashed, idle = rationale is Rationale.CRASH, deadline is Deadline.IDLE
         if not crashed and not idle:
             await self._freeze_all(session)  # the lock's holder may be waiting for a disk
-        async with session.lock:
+        async with nullcontext() if held else session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
@@ -103,6 +108,8 @@ class SessionEnds:
                 return
             session.gate, session.ending = _ENDING, True
             thaws = await self._freeze_all(session, crashed=crashed)
+            # Another life of it may run already, and nothing of this one may.
+            thaws = thaws and rationale is not Rationale.MOVED and not session.fenced
             FaultPoint.CLOSE_FROZEN.reached()
             success = status is Status.COMPLETED
             termination = Termination(
@@ -143,6 +150,7 @@ class SessionEnds:
                 await self._sandboxes.unstage(session)
                 await asyncio.wait([children])
                 await self._leave(session)
+                await self._shipping.ended(session)
 
     async def end_child(self, child: Session, error: str) -> None:
         """Aborts a child because of its parent; `error` says why."""
@@ -279,14 +287,18 @@ class SessionEnds:
             session, SYSTEM, status, rationale, error=error, deadline=deadline, first=first
         )
 
-    async def moved(self, session: Session) -> None:
-        """Ends the session because its place is another node's now."""
+    async def moved(
+        self, session: Session, first: Write | None = None, *, held: bool = False
+    ) -> None:
+        """Ends the session because its place is another node's now; the rest is as for `run`."""
         await self.run(
             session,
             SYSTEM,
             Status.ABORTED,
             Rationale.MOVED,
-            error="the cluster has given the session's place to another node",
+            error="the session's place is another node's",
+            first=first,
+            held=held,
         )
 
     async def crashed(self, session: Session, container: Container) -> None:

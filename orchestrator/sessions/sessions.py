@@ -23,7 +23,10 @@ from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.finder import Finder
+from orchestrator.sessions.in_cluster.departures import check_not_moved
+from orchestrator.sessions.in_cluster.record_shipping import RecordShipping
 from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
+from orchestrator.sessions.in_cluster.session_moves import SessionMoves
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
 from orchestrator.sessions.inspection import Inspector
 from orchestrator.sessions.level_change import LevelChange
@@ -78,7 +81,13 @@ class Sessions:
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
         self.places = SessionPlaces(settings.cluster or "", settings.node, cluster.places)
-        self.finder = Finder(self.registry, database, workspaces.root_dir, self.places)
+        self.finder = Finder(
+            self.registry,
+            database,
+            workspaces.root_dir,
+            self.places,
+            lambda: self.moves.arrivals.sessions,
+        )
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)
         # An idle session gives way to a new one, and to one that is used again.
@@ -86,6 +95,7 @@ class Sessions:
             *(settings, node, sandboxes.pool, self.registry),
             lambda: self.suspensions.suspend_one(),
         )
+        self.shipping = RecordShipping(database, record.ledger, self.registry, cluster.shipped)
         self.usage = SessionGrowth(database, cluster.cluster_usage)
         self.suspensions = Suspensions(
             *(database, recorder, stops, sandboxes),
@@ -94,14 +104,14 @@ class Sessions:
         )
         self.creation = Creation(
             *(settings, ground, rules, record, sandbox),
-            *(self.registry, self.places, self.shares, self.room),
+            *(self.registry, self.places, self.shares, self.room, self.shipping),
         )
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
         self.ends = SessionEnds(
             *(ground, host, record, sandbox, stopper, self.gaps),
-            *(self.registry, self.places, self.deadlines, self.spawn_ends),
+            *(self.registry, self.places, self.deadlines, self.spawn_ends, self.shipping),
         )
         self._pauses = Pauses(
             *(node.engine, recorder, stopper, stops),
@@ -123,6 +133,10 @@ class Sessions:
             self.ends.end_child,
             self.deadlines,
             self.expire,
+        )
+        self.moves = SessionMoves(
+            *(settings, ground, rules, record, sandbox, cluster.moves, self.registry, self.places),
+            *(self.deadlines, self.suspensions, self.ends),
         )
         self._closing = False
 
@@ -182,6 +196,7 @@ class Sessions:
             )
         else:
             await _wait_for_end(session)
+        check_not_moved(session)
         if purge:
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError(
@@ -202,6 +217,7 @@ class Sessions:
         await self._tasks.shield(
             self.ends.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
         )
+        check_not_moved(session)
 
     async def abort(self, principal: Principal, session: Session) -> None:
         """Ends the session as aborted. Raises: InvalidTransitionError."""
@@ -209,6 +225,7 @@ class Sessions:
         await self._tasks.shield(
             self.ends.run(session, principal, Status.ABORTED, Rationale.NORMAL)
         )
+        check_not_moved(session)
 
     async def expire(self, session: Session, first: Write | None = None) -> None:
         """Ends a session with a passed deadline, or suspends it; otherwise does nothing.
@@ -220,6 +237,7 @@ class Sessions:
             await self._tasks.shield(self._expire(session, first))
 
     async def _expire(self, session: Session, first: Write | None) -> None:
+        session.check_settled()
         if not session.live:
             await _wait_for_end(session)
             return
@@ -287,6 +305,7 @@ class Sessions:
         """Finishes running work and releases the sandboxes, which keep running."""
         self._closing = True
         await self.deadlines.close()
+        await self.moves.departures.close()
         await self.inspector.close()
         await self._tasks.drain()
         await self.suspensions.drain()

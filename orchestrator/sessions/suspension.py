@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
 
 from orchestrator.ground.errors import (
     AuditUnavailableError,
@@ -14,13 +14,14 @@ from orchestrator.ground.errors import (
     InvalidTransitionError,
     PaddockError,
 )
-from orchestrator.ground.events import EventDraft, Made
+from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.workspace import slots
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.audit.suspension_records import record_kept, record_suspended
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sessions.deadlines import Deadlines
@@ -36,6 +37,7 @@ from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
 from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import Suspension
+from orchestrator.state.moving import move_rows
 from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
@@ -44,7 +46,6 @@ from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
 
-_SYSTEM = "system"
 # How long what waits for work may take to end: TERM, then KILL.
 _END_SECONDS = 20.0
 
@@ -144,12 +145,12 @@ class Suspensions:
         sandbox.shut_off()
         try:
             await sandbox.link.settled()
-            await self._record_suspended(session, {"reason": reason})
+            await record_suspended(self._recorder, session, {"reason": reason})
             FaultPoint.SUSPEND_RECORDED.reached()
         except BaseException:
             session.suspension = None
             sandbox.reopen()
-            self._record_kept(session)
+            self._stops.add(session, partial(record_kept, self._recorder, session))
             raise
         session.sandbox = None
         try:
@@ -167,25 +168,56 @@ class Suspensions:
     ) -> AsyncGenerator[None]:
         """Holds an active session that has no sandbox meanwhile, and gets one at its next use.
 
-        `own_uses`: how often the caller itself is using the session. A session whose secrets only
-        its sandbox and this process have gets one at once. Raises: BusyError if something runs in
-        it; ConflictError, InvalidTransitionError if it is paused; AuditUnavailableError, and the
-        session keeps its sandbox.
+        A session whose secrets only its sandbox and this process have gets one at once. Otherwise
+        as `emptied`.
         """
-        async with session.lock:
-            session.check_not_ending()
-            if session.status is Status.PAUSED:
-                raise InvalidTransitionError("the session is paused: resume it first")
-            if not session.suspended:
-                busy = why_busy(session, own_uses)
-                if busy is not None:
-                    raise BusyError(busy)
-                session.suspension = Suspension.BEGINNING
-                if not await self._give_up(session, reason):
-                    raise ConflictError(session.gate or "the session is being changed: try again")
+        async with self.emptied(session, reason, own_uses):
             yield
         if session.suspended and session.secrets.message() is not None:
             await self._restored(principal, session)
+
+    @asynccontextmanager
+    async def emptied(
+        self,
+        session: Session,
+        reason: str,
+        own_uses: int = 0,
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> AsyncGenerator[None]:
+        """Holds an active session that has no sandbox meanwhile.
+
+        `own_uses`: how often the caller itself is using the session. `first` is awaited once
+        nothing runs in it, before it loses its sandbox; then the programs of code contexts end,
+        too, which only wait. Raises: BusyError if something runs in it; ConflictError,
+        InvalidTransitionError if it is paused; AuditUnavailableError, and the session keeps its
+        sandbox.
+        """
+        async with session.lock:
+            session.check_not_ending()
+            session.check_not_fenced()
+            if session.status is Status.PAUSED:
+                raise InvalidTransitionError("the session is paused: resume it first")
+            if not session.suspended:
+                busy = why_busy(session, own_uses, waiting_ends=first is not None)
+                if busy is not None:
+                    raise BusyError(busy)
+                session.suspension = Suspension.BEGINNING
+            if first is not None:
+                await self._ready(session, first)
+            if not session.suspended and not await self._give_up(session, reason):
+                raise ConflictError(session.gate or "the session is being changed: try again")
+            yield
+
+    async def _ready(self, session: Session, first: Callable[[], Awaitable[None]]) -> None:
+        """Ends what only waits, and awaits `first`; the session keeps its sandbox if that fails."""
+        try:
+            if session.suspended or await self._end_waiting(session):
+                return await first()
+            raise BusyError("programs of the session's code contexts do not end: try again")
+        except BaseException:
+            if not session.suspended:
+                session.suspension = None
+            raise
 
     async def _release(self, sandbox: Sandbox) -> None:
         """Removes the sandbox; the next start finds what can't be removed."""
@@ -194,41 +226,6 @@ class Suspensions:
             await self._sandboxes.discard(sandbox)
         except PaddockError as error:
             log.error("sandbox %s is not removed completely: %s", sandbox.name, error.detail)
-
-    async def _record_suspended(
-        self, session: Session, args: dict[str, Any], error: str | None = None
-    ) -> None:
-        lost = [command.id for command in session.commands.values() if command.output_bytes]
-        await self._recorder.record(
-            session,
-            EventDraft(
-                "session.suspended",
-                actor=_SYSTEM,
-                args=args,
-                made=Made(result={"output_lost": lost}),
-                error=error,
-                stop=error is not None,
-            ),
-            effect=session_rows.suspending(session),
-        )
-
-    def _record_kept(self, session: Session) -> None:
-        """Records that it was not suspended after all: what its row says is not known."""
-
-        async def write() -> None:
-            if session.live and session.sandbox is not None and session.suspension is None:
-                await self._recorder.record(
-                    session,
-                    EventDraft(
-                        "session.restored",
-                        actor=_SYSTEM,
-                        error="the suspension could not be recorded, and did not take place",
-                        stop=True,
-                    ),
-                    effect=session_rows.restored(session),
-                )
-
-        self._stops.add(session, write)
 
     # Restoring.
 
@@ -258,6 +255,8 @@ class Suspensions:
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return
+                session.check_not_fenced()
+                session.check_settled()
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")
@@ -291,6 +290,7 @@ class Suspensions:
 
         def write(connection: sqlite3.Connection) -> None:
             row(connection)
+            move_rows.forgetting_kept(connection, session.key)
             if session.family.shares:
                 return
             # It may have changed meanwhile.
@@ -308,7 +308,7 @@ class Suspensions:
     def _record_failure(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"
         failure = f"the session could not be restored: {detail}"
-        self._stops.add(session, lambda: self._record_suspended(session, {}, failure))
+        self._stops.add(session, lambda: record_suspended(self._recorder, session, {}, failure))
 
     async def recover(self, session: Session, suspension: Suspension) -> None:
         """Takes over a session that an earlier control plane suspended."""
@@ -316,4 +316,4 @@ class Suspensions:
         session.secrets.learn_none()
         if suspension is Suspension.RESTORING:
             error = "the control plane ended while it restored the session"
-            await self._record_suspended(session, {}, error)
+            await record_suspended(self._recorder, session, {}, error)

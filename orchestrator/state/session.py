@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 
 from orchestrator.ground.errors import (
     BusyError,
+    ClusterUnavailableError,
     ConflictError,
     InvalidTransitionError,
+    NodeUnavailableError,
     SandboxUnavailableError,
     SessionTerminatedError,
 )
@@ -32,11 +34,14 @@ from orchestrator.state.pack import Pack
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
-from paddock.contract.words import IdleAction, Status
+from paddock.contract.words import IdleAction, Rationale, Status
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
+_FENCED_RETRY_SECONDS = 5
+# After which a client asks again for a session that is being moved.
+_MOVE_SECONDS = 2
 # Streams of unlimited duration that clients may have open.
 STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
 
@@ -67,6 +72,10 @@ class Session:
     # The cluster in which it has a place, and the place's number; '' and 0: in none.
     cluster: str = ""
     place: int = 0
+    # Whether its chain is copied to the cluster: from its creation on, or from such a level on.
+    ships: bool = False
+    # Whether it stands still, because its node has no lease and another may take it over.
+    fenced: bool = False
     # The name of the node in that cluster, which is this one; it is not stored.
     node: str | None = None
     # What its turns may do, as it was at its creation.
@@ -106,6 +115,8 @@ class Session:
     capturing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Why an active session takes no new work; None if it does.
     gate: str | None = None
+    # Whether its place may be another node's: until the cluster says, nothing is done with it.
+    moving: bool = False
     # Whether its last event is being recorded.
     ending: bool = False
     # Called after what is counted of it has changed.
@@ -127,6 +138,12 @@ class Session:
     def live(self) -> bool:
         """Whether the session has not ended."""
         return self.status in LIVE
+
+    @property
+    def moved_away(self) -> bool:
+        """Whether it has ended here because it lives on another node."""
+        ended = self.termination
+        return ended is not None and ended.rationale_code is Rationale.MOVED
 
     @property
     def suspended(self) -> bool:
@@ -156,6 +173,16 @@ class Session:
     def set_level(self, level: Level) -> None:
         """Gives it that level, and removes what an admin allowed it at the earlier one."""
         self.level, self.own_rules = level, self.own_rules.at_another_level()
+        self.ships = self.ships or self.must_ship(level)
+
+    def must_ship(self, level: Level) -> bool:
+        """Whether the loss of its node may not cost its record, at that level."""
+        return self.place > 0 and (self.recovers or level.durability == "cluster")
+
+    @property
+    def recovers(self) -> bool:
+        """Whether another node takes it over when its own is lost."""
+        return self.terms.recovery == "snapshot"
 
     @property
     def running(self) -> list[Command]:
@@ -223,10 +250,12 @@ class Session:
         """The sandbox, if it may receive new work.
 
         Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
+        ClusterUnavailableError while it is fenced,
         ConflictError while the level changes, its secrets are unknown or it is suspended;
         SandboxUnavailableError without a sandbox.
         """
         self.check_live()
+        self.check_not_fenced()
         if self.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
         if self.suspension is not None:
@@ -267,11 +296,28 @@ class Session:
                 rationale=code,
             )
 
+    def check_settled(self) -> None:
+        """Raises NodeUnavailableError while its place may be another node's."""
+        if self.moving:
+            raise NodeUnavailableError(
+                "the session is being moved to another node: try again; nothing has been done",
+                retry_after=_MOVE_SECONDS,
+            )
+
     def check_not_ending(self) -> None:
         """Raises ConflictError while it is ending, and the errors of `check_live`."""
         self.check_live()
         if self.ending:
             raise ConflictError("the session is ending")
+
+    def check_not_fenced(self) -> None:
+        """Raises ClusterUnavailableError while it stands still because its node has no lease."""
+        if self.fenced:
+            raise ClusterUnavailableError(
+                "the session stands still: its node does not reach the cluster's database, so"
+                " another node may take it over: try again",
+                retry_after=_FENCED_RETRY_SECONDS,
+            )
 
     @contextmanager
     def streaming(self, kind: str) -> Iterator[None]:

@@ -6,12 +6,13 @@ from dataclasses import asdict
 
 from orchestrator.ground.errors import RecordedBeforeError, SandboxUnavailableError
 from orchestrator.ground.events import now
-from orchestrator.ground.store.effect import Effect, executing
+from orchestrator.ground.store.effect import Effect, both, executing
 from orchestrator.host.workspace import slots
 from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.state import pack_rows
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
+from orchestrator.state.moving import move_rows
 from orchestrator.state.secret_rows import removing_all
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
@@ -25,8 +26,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, terms,"
         " budget, egress, reissues, episodes, handle_sha256, secret_names, seal_key,"
         " incarnation, acknowledged, created_at, consume, policy, origin, parent_key, workspace_id,"
-        " cluster, place)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " cluster, place, shipped_to)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.key,
             session.id,
@@ -51,6 +52,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.workspace.id if session.family.shares else None,
             session.cluster,
             session.place,
+            0 if session.ships else None,
         ),
     )
     if session.pack is not None:
@@ -73,11 +75,22 @@ def updating(session: Session, **columns: object) -> Effect:
     return apply
 
 
+def with_place(session: Session) -> Effect:
+    """An effect that stores its place, and whether its chain is copied from now on."""
+    session.ships = session.must_ship(session.level)
+    ship = {"shipped_to": 0} if session.ships else {}
+    return updating(session, cluster=session.cluster, place=session.place, **ship)
+
+
 def with_level(session: Session, level: Level, **columns: object) -> Effect:
     """An effect that pins the session to that level, and sets other columns of its row."""
     stored = json.dumps(level.stored())
     egress = json.dumps(session.own_rules.at_another_level().stored())
-    return updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
+    pin = updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
+    if not session.must_ship(level):
+        return pin
+    ship = "UPDATE sessions SET shipped_to = coalesce(shipped_to, 0) WHERE key = ?"
+    return both(pin, executing(ship, (session.key,)))
 
 
 def suspending(session: Session) -> Effect:
@@ -144,6 +157,7 @@ def with_end(session: Session, status: Status, termination: Termination) -> Effe
         if termination.rationale_code is not Rationale.CONTEXT_MISS:
             pack_rows.forget(connection, session.key)
         removing_all(session.key)(connection)
+        move_rows.forgetting_kept(connection, session.key)
         origin = session.family.origin
         if origin is not None and origin.runs and not session.family.shares:
             slots.order_purge(connection, session.id)

@@ -24,7 +24,7 @@ _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, terms,"
     " budget, audit_bytes, egress, egress_used, reissues, episodes,"
     " suspension, handle_sha256, acknowledged,"
-    " secret_names, seal_key, incarnation, cluster, place,"
+    " secret_names, seal_key, incarnation, cluster, place, shipped_to, fenced,"
     " sessions.created_at, consume, policy,"
     " origin, coalesce(workspace_id, sessions.id) AS workspace_id,"
     " termination, sandbox,"
@@ -82,6 +82,8 @@ class SessionRow:
             incarnation=row["incarnation"],
             cluster=row["cluster"],
             place=row["place"],
+            ships=row["shipped_to"] is not None,
+            fenced=bool(row["fenced"]),
             policy=_policy(row["policy"]),
             episodes=row["episodes"],
             reissues=row["reissues"],

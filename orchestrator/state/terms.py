@@ -24,6 +24,7 @@ class Terms:
     `metadata` are the client's own texts by name.
     `mounts` are names on the operator's list, in addition to the level's, `volumes` its owner's.
     `workspace_path` is where the workspace is in the sandbox; None: where it usually is.
+    `recovery` is `snapshot` if another node takes it over when its own is lost.
     `role` is the role of its agent in policies, `tools` are those that it may open; None: any that
     its level permits. `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
 
@@ -47,6 +48,7 @@ class Terms:
     work_id: str | None = None
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
+    recovery: str | None = None
     missing_image: str | None = None
 
     @property

@@ -44,8 +44,8 @@ class SessionTerms(TypedDict, total=False):
     policy_resolved_ref: your reference to the policy that you have applied.
     episode_id: your name for the episode of the work; see `Session.set_episode`.
     placement: in a cluster, the `labels` of its node, and the session `near` which it is put.
-    recovery: `none`: if its node is lost, it is there again when the node is. `snapshot` is refused
-        where nothing keeps snapshots for that.
+    recovery: `none`: if its node is lost, it is there again when the node is. `snapshot`: another
+        node of the cluster goes on with its last copy.
     from_snapshot: the name or the id of one of the key's named snapshots: its workspace begins with
         these files.
     consume: a context pack, as `pack` makes it: the session reads its files, which must be in the

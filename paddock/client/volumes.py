@@ -1,5 +1,8 @@
 """Volumes: files of a key that its sessions mount by name."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from paddock.client.answers import read
 from paddock.client.faces import F, Face, method
 from paddock.client.requests import given, segment
@@ -16,12 +19,16 @@ class Volumes(Face[F]):
     """
 
     @method
-    async def create(self, name: str, *, size_bytes: int) -> Volume:
+    async def create(
+        self, name: str, *, size_bytes: int, placement: Mapping[str, Any] | None = None
+    ) -> Volume:
         """An empty volume that can hold that much, its file system included.
+
+        `placement`: in a cluster, the `labels` of its node, and the session `near` which it is put.
 
         Raises: ConflictError if the key has one with that name; RateLimitedError for its quota.
         """
-        body = {"name": name, "size_bytes": size_bytes}
+        body = given(name=name, size_bytes=size_bytes, placement=placement)
         return read(Volume, await self._api.json("POST", _VOLUMES, body=body))
 
     @method

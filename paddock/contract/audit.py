@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
-from paddock.contract.cluster import Missing, PositivePosition, WholePosition
+from paddock.contract.cluster import AtNode, Missing, PositivePosition, WholePosition
 from paddock.contract.fields import Moment, PageSize, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
@@ -137,6 +137,7 @@ _ARCHIVED = {
     "session_key": "4f1c0a9be27d3586",
     "session_id": "web-1",
     "owner": "ci",
+    "node": None,
     "file": "4f1c0a9be27d3586.tar.gz",
     "sha256": "b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e16",
     "bytes": 18_204,
@@ -154,6 +155,7 @@ class Archive(Model):
     session_key: str
     session_id: str
     owner: str
+    node: AtNode = None
     file: str = Field(description="The file's name in the archive directory.")
     sha256: Sha256 = Field(description="Of the file.")
     bytes: Count
@@ -165,22 +167,22 @@ class Archive(Model):
 class Archives(Model):
     """Archived chains; `next` is the `after` of the next page."""
 
-    model_config = example({"items": [_ARCHIVED], "next": None})
+    model_config = example({"items": [_ARCHIVED], "next": None, "missing": []})
 
     items: list[Archive]
     next: str | None
+    missing: Missing = []
 
 
 class ArchiveRun(Model):
     """The archived chains, and by session the reasons for those refused; `more`: call again."""
 
-    model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False})
+    model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False, "missing": []})
 
     items: list[Archive]
-    refused: dict[str, str] = Field(
-        description="Reasons by session: its id, a slash, its incarnation."
-    )
+    refused: dict[str, str] = Field(description="Reasons by session: its id, `/`, its incarnation.")
     more: bool
+    missing: Missing = []
 
 
 class IndexProgress(Model):

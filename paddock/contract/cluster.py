@@ -66,6 +66,7 @@ Missing = Annotated[
         "One machine has none."
     ),
 ]
+AtNode = Annotated[str | None, Field(description="The node where it is; null without a cluster.")]
 
 
 class NodeAmounts(Model):
@@ -102,6 +103,23 @@ class Nodes(Model):
 
     items: list[Node]
     next: None
+
+
+class MoveBody(Body):
+    """Where a session is moved."""
+
+    node: Annotated[str, Field(min_length=1, max_length=63)] = Field(
+        description="The name of the node on which the session goes on."
+    )
+
+
+class Moved(Model):
+    """A session that was moved, and is active on its new node."""
+
+    model_config = example({"id": "sess-1f0c", "node": "node-2"})
+
+    id: str
+    node: str = Field(description="The name of its node.")
 
 
 class NodeNotice(Model):

@@ -162,7 +162,8 @@ class SessionBody(Body):
     recovery: Literal["none", "snapshot"] = Field(
         default="none",
         description="What happens if its node is lost: `none`, it is there again when the node "
-        "is. `snapshot` is refused where nothing keeps snapshots for that.",
+        "is; `snapshot`, another node goes on with its last copy, and it stands still while its "
+        "node does not reach the cluster. Without a cluster, `snapshot` is refused.",
     )
     from_snapshot: SnapshotRef | None = Field(
         default=None,

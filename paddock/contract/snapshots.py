@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, Time, example, model_example
+from paddock.contract.cluster import AtNode, Missing
 from paddock.contract.fields import Metadata, PageSize
 from paddock.contract.requests import Body, Query
 from paddock.contract.sessions import CreatedSession
@@ -17,6 +18,7 @@ _SNAPSHOT: dict[str, Any] = {
     "id": _ID,
     "name": "base",
     "key": "ci",
+    "node": None,
     "session_id": "fix-1",
     "status": "ready",
     "created_at": "2026-03-04T09:30:12.482113Z",
@@ -44,6 +46,7 @@ class NamedSnapshot(Model):
     id: str
     name: str
     key: str = Field(description="The key whose sessions can begin as it.")
+    node: AtNode = None
     session_id: str = Field(description="The session whose workspace it is a copy of.")
     status: Literal["taking", "ready"]
     created_at: Time
@@ -76,10 +79,11 @@ class NamedSnapshot(Model):
 class NamedSnapshots(Model):
     """A page of snapshots, by key and name; `next` is the `cursor` of the next page."""
 
-    model_config = example({"items": [_SNAPSHOT], "next": None})
+    model_config = example({"items": [_SNAPSHOT], "next": None, "missing": []})
 
     items: list[NamedSnapshot]
     next: str | None
+    missing: Missing = []
 
 
 class SnapshotBody(Body):

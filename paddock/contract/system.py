@@ -34,6 +34,7 @@ _LOW = {
     "audit_bytes": 268435456,
     "noexec": True,
     "guard_writes": True,
+    "durability": "node",
     "idle_action": "end",
     "rates": {
         "disk_read": None,
@@ -229,6 +230,10 @@ class Level(Model):
     guard_writes: bool = Field(
         description="Where any command is allowed: those known to write may name only paths in "
         "the workspace, /tmp, /dev and the session's writable mounts."
+    )
+    durability: Literal["node", "cluster"] = Field(
+        description="Where the events that begin and end its sessions are durable before the "
+        "answer: on their node, or in the cluster's database, too."
     )
     idle_action: Annotated[IdleAction, Strict(False), WORDS] = Field(
         description="What happens to idle sessions, unless they ask for something else."

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.cluster import AtNode, Missing, PlacementBody
 from paddock.contract.fields import PageSize
 from paddock.contract.requests import Body, Query
 from paddock.contract.words import VOLUME_NAME
@@ -17,6 +18,7 @@ VolumeName = Annotated[str, Field(pattern=VOLUME_NAME, max_length=64)]
 _VOLUME: dict[str, Any] = {
     "name": "cache",
     "key": "ci",
+    "node": None,
     "size_bytes": 1073741824,
     "used_bytes": 52428800,
     "created_at": "2026-03-04T09:30:12.482113Z",
@@ -39,6 +41,7 @@ class Volume(Model):
 
     name: str
     key: str = Field(description="The key whose sessions can have it.")
+    node: AtNode = None
     size_bytes: Count = Field(description="What it can hold at most, with its file system.")
     used_bytes: Count | None = Field(
         description="What it holds; null: the host does not count it, or did not answer in time."
@@ -50,10 +53,11 @@ class Volume(Model):
 class Volumes(Model):
     """A page of volumes, by key and name; `next` is the `cursor` of the next page."""
 
-    model_config = example({"items": [_VOLUME], "next": None})
+    model_config = example({"items": [_VOLUME], "next": None, "missing": []})
 
     items: list[Volume]
     next: str | None
+    missing: Missing = []
 
 
 class SessionVolume(Model):
@@ -83,6 +87,9 @@ class VolumeBody(Body):
 
     name: VolumeName
     size_bytes: int = Field(ge=SMALLEST_VOLUME, le=LARGEST_VOLUME)
+    placement: PlacementBody = Field(
+        default_factory=PlacementBody, description="Where it is put in a cluster."
+    )
 
 
 class VolumeKeyQuery(Query):

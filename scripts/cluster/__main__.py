@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from images.progress import failure, step
-from images.recipes import SANDBOX
+from images.recipes import CONTROL_PLANE, SANDBOX
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.database import DatabaseError
@@ -43,6 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "up":
             cluster.up(options.nodes, options.image, step, options.gateways, options.port)
             _print_where(cluster)
+        elif options.command == "swarm":
+            cluster.swarm(options.nodes, options.image, options.control_plane, step)
+            _print_database(cluster)
         elif options.command == "postgres":
             cluster.postgres(step)
             _print_database(cluster)
@@ -84,6 +87,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--gateways", type=int, default=2, help="how many (default: 2)")
     port = "of the first gateway; the others have the next ones (default: %(default)s)"
     command.add_argument("--port", type=int, default=GATEWAY_PORT, help=port)
+    text = "join the machines' engines to a Swarm, which runs deploy/swarm"
+    command = commands.add_parser("swarm", help=text)
+    command.add_argument("nodes", nargs="?", type=int, default=2, help="how many (default: 2)")
+    command.add_argument(
+        "--image", default=SANDBOX.image, help="of sandboxes (default: %(default)s)"
+    )
+    command.add_argument(
+        "--control-plane",
+        default=CONTROL_PLANE.image,
+        metavar="IMAGE",
+        help="of nodes and gateways (default: %(default)s)",
+    )
     commands.add_parser("postgres", help="start the database alone")
     commands.add_parser("where", help="print the URLs, and where the keys are")
     command = commands.add_parser("down", help="end and remove all of it, whatever its state")

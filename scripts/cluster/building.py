@@ -3,7 +3,7 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +24,7 @@ from scripts.cluster.layout import (
 )
 from scripts.cluster.machines import Machine
 from scripts.cluster.nodes import Node
+from scripts.cluster.swarm import Swarm
 
 Report = Callable[[str], None]
 
@@ -85,20 +86,36 @@ class Cluster:
         ClusterError, DatabaseError.
         """
         check(nodes, gateways, self.layout)
-        image_id = images.id_of(image)
+        ids = {image: images.id_of(image)}
         with self.alone():
-            self._record(Record("", nodes, image, gateways, port))
-            machines = [node.machine for node in self.nodes()]
-            starts = [partial(_start_machine, machine, image_id, report) for machine in machines]
-            images.at_once([partial(self._start_database, report), *starts])
-            images.give(image, image_id, machines)
-            report(f"all engines have {image}")
-            joining.prepare(self.layout, self.layout.read(), self.database)
-            report("the database has the cluster's tables and keys")
+            self._prepare(Record("", nodes, image, gateways, port), ids, report)
             images.at_once(partial(self._start_node, report, node) for node in self.nodes())
             for gateway in self.gateways():
                 gateway.start()
                 report(f"{gateway.name} is ready on {gateway.url}")
+
+    def swarm(self, nodes: int, image: str, control_plane: str, report: Report) -> Swarm:
+        """Joins the engines of the machines, and runs `deploy/swarm` there with these images.
+
+        Returns when nodes and gateways are ready. Raises: ClusterError, DatabaseError.
+        """
+        check(nodes, 0, self.layout)
+        ids = {each: images.id_of(each) for each in (image, control_plane)}
+        with self.alone():
+            self._prepare(Record("", nodes, image, 0, GATEWAY_PORT), ids, report)
+            if own := [node.name for node in self.nodes() if node.process() is not None]:
+                raise ClusterError(f"a control plane runs on {own[0]}: stop it, or `down` first")
+            record = self.layout.read()
+            machines = {name: self.node(name).machine for name in record.names}
+            swarm = Swarm(self.layout, record, self.database, machines)
+            swarm.join()
+            report(f"{swarm.manager.name} is the manager of a Swarm of {len(machines)}")
+            swarm.deploy(control_plane)
+            report("the stack is deployed")
+            swarm.wait()
+            for url in swarm.gateways:
+                report(f"a gateway is ready on {url}")
+            return swarm
 
     def postgres(self, report: Report) -> None:
         """Starts the database alone. Raises: ClusterError, DatabaseError."""
@@ -119,6 +136,17 @@ class Cluster:
             # A byte for each: a file for each would be left by every cluster that was removed.
             fcntl.lockf(locks, fcntl.LOCK_EX, 1, int(self.layout.key, 16))
             yield
+
+    def _prepare(self, wanted: Record, ids: Mapping[str, str], report: Report) -> None:
+        """Everything but control planes and gateways. Raises: ClusterError, DatabaseError."""
+        self._record(wanted)
+        machines = [node.machine for node in self.nodes()]
+        starts = [partial(_start_machine, machine, ids, report) for machine in machines]
+        images.at_once([partial(self._start_database, report), *starts])
+        images.give(ids, machines)
+        report(f"all engines have {', '.join(ids)}")
+        joining.prepare(self.layout, self.layout.read(), self.database)
+        report("the database has the cluster's tables and keys")
 
     def _record(self, wanted: Record) -> None:
         """Writes down what there will be, before it is made, and makes the network."""
@@ -162,7 +190,7 @@ def check(nodes: int, gateways: int, layout: Layout) -> None:
     layout.check()
 
 
-def _start_machine(machine: Machine, image_id: str, report: Report) -> None:
-    images.begin(machine, image_id)
+def _start_machine(machine: Machine, ids: Mapping[str, str], report: Report) -> None:
+    images.begin(machine, ids)
     machine.start()
     report(f"{machine.name}: its engine answers")

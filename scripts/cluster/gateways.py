@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from scripts.cluster.layout import ClusterError, Layout
+from scripts.cluster.layout import PREVIEWS_FURTHER, ClusterError, Layout
 from scripts.cluster.machines import ROOT
 from scripts.cluster.nodes import without_settings
 from scripts.cluster.signals import STOP_SECONDS, Signalled
@@ -65,7 +65,7 @@ class Gateway(Signalled):
                 subprocess.run(
                     [*("setsid", "--fork", *_start(self.layout, self._directory)), *_COMMAND],
                     cwd="/",
-                    env=environment | {"PADDOCK_GATEWAY_PORT": str(self.port)},
+                    env=environment | self._ports(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -82,6 +82,13 @@ class Gateway(Signalled):
                 last = lines[-1] if lines else "it said nothing"
                 raise ClusterError(f"{self.name} is not ready: {last} (its log is {self.log})")
             time.sleep(0.1)  # as the readiness of every control plane
+
+    def _ports(self) -> dict[str, str]:
+        previews = self.port + PREVIEWS_FURTHER
+        return {
+            "PADDOCK_GATEWAY_PORT": str(self.port),
+            "PADDOCK_GATEWAY_PREVIEW_PORT": str(previews),
+        }
 
     def stop(self) -> None:
         """Stops it cleanly: what is open may end. Does nothing if it does not run."""

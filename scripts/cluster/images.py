@@ -9,7 +9,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -41,9 +41,9 @@ def id_of(image: str) -> str:
         raise ClusterError(f"this host's engine does not answer: {error}") from None
 
 
-def begin(machine: Machine, image_id: str) -> None:
-    """Gives a machine that has not run yet the cached layers, if there are any."""
-    root, cached = machine.directory / "engine", _cached(image_id)
+def begin(machine: Machine, ids: Mapping[str, str]) -> None:
+    """Gives a machine that has not run yet the cached layers of images, if there are any."""
+    root, cached = machine.directory / "engine", _cached(ids)
     if root.exists() or not cached.exists():
         return
     root.mkdir(parents=True, mode=0o711)
@@ -53,17 +53,20 @@ def begin(machine: Machine, image_id: str) -> None:
             return
 
 
-def give(image: str, image_id: str, machines: Sequence[Machine]) -> None:
-    """Makes all running engines have the image under its name. Raises: ClusterError."""
-    lacking = [machine for machine in machines if not machine.has(image_id)]
+def give(ids: Mapping[str, str], machines: Sequence[Machine]) -> None:
+    """Makes all running engines have images under their names. Raises: ClusterError."""
+    lacking = []
+    for image, image_id in ids.items():
+        lacking = [machine for machine in machines if not machine.has(image_id)]
+        if lacking:
+            with tempfile.TemporaryDirectory(prefix="paddock-image-") as directory:
+                archive = Path(directory) / "image.tar"
+                _save(image_id, archive)
+                at_once(partial(machine.load, archive) for machine in lacking)
+        for machine in machines:
+            machine.tag(image_id, image)
     if lacking:
-        with tempfile.TemporaryDirectory(prefix="paddock-image-") as directory:
-            archive = Path(directory) / "image.tar"
-            _save(image_id, archive)
-            at_once(partial(machine.load, archive) for machine in lacking)
-        _keep(lacking[0], image_id)
-    for machine in machines:
-        machine.tag(image_id, image)
+        _keep(lacking[0], ids)
 
 
 def at_once(tasks: Iterable[Callable[[], object]]) -> None:
@@ -86,9 +89,9 @@ def _save(image_id: str, archive: Path) -> None:
         raise ClusterError(f"this host's engine does not give its image: {error}") from None
 
 
-def _keep(machine: Machine, image_id: str) -> None:
+def _keep(machine: Machine, ids: Mapping[str, str]) -> None:
     """Caches the layers of an engine that has no container yet."""
-    cached = _cached(image_id)
+    cached = _cached(ids)
     if cached.exists() or not machine.unused():
         return
     CACHE.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -105,11 +108,11 @@ def _keep(machine: Machine, image_id: str) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _cached(image_id: str) -> Path:
+def _cached(ids: Mapping[str, str]) -> Path:
     """Engines of different versions may write it differently."""
     command = ["dockerd", "--version"]
     version = subprocess.run(command, capture_output=True, check=True, timeout=_SECONDS).stdout
-    return CACHE / hashlib.sha256(image_id.encode() + version).hexdigest()[:16]
+    return CACHE / hashlib.sha256(" ".join(ids.values()).encode() + version).hexdigest()[:16]
 
 
 def _linked(part: Path, target: Path) -> bool:

@@ -17,6 +17,8 @@ DATABASE_PORT = 5432
 NODE_PORT = 8700
 NODE_TLS_PORT = 8790
 GATEWAY_PORT = 8760
+# Where a gateway serves ports of sessions: so much further than its own port.
+PREVIEWS_FURTHER = 100
 # The kernel's limit of the path of a socket, with the zero byte at its end.
 _SOCKET_PATH_BYTES = 108
 

@@ -12,8 +12,11 @@ from contextlib import AsyncExitStack
 from itertools import count
 from statistics import median
 
+from gateway.members import Members
+from gateway.routing import Routes
 from orchestrator.cluster.postgres.directory import PostgresDirectory
 from tests.support.cluster_store import StoreNode, claim, joined, make_schema, opened
+from tests.support.fake_cluster import no_tls
 from tests.support.postgres import running
 
 NODES = 8
@@ -23,8 +26,8 @@ SECONDS = 2.0
 Act = Callable[[StoreNode, int], Awaitable[object]]
 
 
-async def rate(nodes: list[StoreNode], act: Act, numbers: "count[int]") -> float:
-    """How often all nodes together do it in a second, four at once each."""
+async def rate(nodes: list[StoreNode], act: Act, numbers: "count[int]", at_once: int) -> float:
+    """How often all nodes together do it in a second, so many at once each."""
     until = time.monotonic() + SECONDS
     done = 0
 
@@ -34,7 +37,7 @@ async def rate(nodes: list[StoreNode], act: Act, numbers: "count[int]") -> float
             await act(node, next(numbers))
             done += 1
 
-    await asyncio.gather(*(work(node) for node in nodes for _ in range(4)))
+    await asyncio.gather(*(work(node) for node in nodes for _ in range(at_once)))
     return done / SECONDS
 
 
@@ -57,19 +60,30 @@ async def measure(dsn: str) -> None:
             await node.lease.renew()
 
         async def looks(node: StoreNode, number: int) -> None:
-            await PostgresDirectory(node.database).place_of(f"s{number % 1000}")
+            await PostgresDirectory(node.database).places_of([f"s{number % 1000}"])
 
-        kinds: dict[str, Act] = {
-            "claims": claims,
-            "claims of one key": of_one_key,
-            "leases": renews,
-            "look-ups": looks,
+        routes = {}
+        for node in nodes:
+            directory = PostgresDirectory(node.database)
+            routes[id(node)] = Routes(directory, Members(directory, no_tls))
+            stack.push_async_callback(routes[id(node)].close)
+
+        async def looks_up(node: StoreNode, number: int) -> None:
+            await routes[id(node)].look_up(f"s{number % 1000}")
+
+        kinds: dict[str, tuple[Act, int]] = {
+            "claims": (claims, 4),
+            "claims of one key": (of_one_key, 4),
+            "leases": (renews, 4),
+            "look-ups, one by one": (looks, 4),
+            "look-ups of gateways with 4 waiting": (looks_up, 4),
+            "look-ups of gateways with 32 waiting": (looks_up, 32),
         }
         found: dict[str, list[float]] = {name: [] for name in kinds}
         numbers = count()
         for _ in range(ROUNDS):
-            for name, act in kinds.items():
-                found[name].append(await rate(nodes, act, numbers))
+            for name, (act, at_once) in kinds.items():
+                found[name].append(await rate(nodes, act, numbers, at_once))
         print(f"{NODES} nodes, load {os.getloadavg()[0]:.0f}, {os.cpu_count()} cores")
         for name, rates in found.items():
             print(f"{name}: {median(rates):.0f}/s ({min(rates):.0f} to {max(rates):.0f})")

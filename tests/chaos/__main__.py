@@ -15,6 +15,7 @@ from docker.errors import DockerException
 from images.progress import detail, failure, step
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.settings.settings import Settings
+from tests.chaos.in_cluster import ONLY_IN_CLUSTER, in_cluster
 from tests.chaos.own_engine import own_engine
 from tests.chaos.run import ROOM_FOR_FEW, WAITING, Chaos, Kill, chaos
 
@@ -49,24 +50,38 @@ VISITS = {
     FaultPoint.COMMIT_ENDED: 2,
     FaultPoint.CLOSE_PART_CLOSED: 14,
 }
+# At random moments, for each round.
+_NODE_STORMS = 10
 
 
-def every_kill() -> Iterator[Kill]:
-    """Each visit of each point once."""
+def every_kill(*, of_node: bool = False) -> Iterator[Kill]:
+    """Each visit of each point once; `of_node`: those of a node of a cluster, too.
+
+    Moves need another node, and have tests of their own.
+    """
     for point in FaultPoint:
+        if point.partition(".")[0] in ("arrive", "leave"):
+            continue
+        if point in ONLY_IN_CLUSTER and not of_node:
+            continue
         for visit in range(1, VISITS.get(point, 1) + 1):
             yield Kill(point, visit)
 
 
-async def _run(directory: Path, kills: list[Kill], engines: int, chance: random.Random) -> Chaos:
-    """The kills on the host's engine, then those of an engine of the run's own."""
+async def _run(
+    directory: Path, kills: list[Kill], of_node: list[Kill], engines: int, chance: random.Random
+) -> Chaos:
+    """The kills on the host's engine, those of a node, then those of an engine of the run's own."""
     done = Chaos()
     for number, settings in enumerate(({}, ROOM_FOR_FEW, WAITING)):
         some = [kill for kill in kills if kill.settings == settings]
         if some:
             done += await chaos(
-                directory / f"state-{number}", some, detail, chance, None, **settings
+                directory / f"state-{number}", some, detail, chance, None, None, **settings
             )
+    if of_node:
+        async with in_cluster(directory) as cluster:
+            done += await chaos(directory / "node", of_node, detail, chance, None, cluster)
     if engines:
         image = os.environ.get("PADDOCK_IMAGE", Settings.model_fields["image"].default)
         async with own_engine(directory / "engine", image) as engine:
@@ -84,19 +99,29 @@ def main() -> int:
     parser.add_argument(
         "--engine", type=int, default=5, help="kills of an engine of the run's own (5)"
     )
+    parser.add_argument(
+        "--cluster", type=int, default=1, help="how often each point of a cluster's node (1)"
+    )
     parser.add_argument("--only", help="only points whose name begins with this")
     parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")
     arguments = parser.parse_args()
     seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
     chance = random.Random(seed)
     kills = [kill for _ in range(arguments.rounds) for kill in every_kill()]
+    of_node = [kill for _ in range(arguments.cluster) for kill in every_kill(of_node=True)]
+    of_node = [kill for kill in of_node if not kill.settings]
     if arguments.only:
-        kills = [kill for kill in kills if (kill.point or "").startswith(arguments.only)]
+        kills, of_node = (
+            [kill for kill in some if (kill.point or "").startswith(arguments.only)]
+            for some in (kills, of_node)
+        )
+    of_node += [Kill(None)] * (arguments.cluster * _NODE_STORMS)
     kills += [Kill(None)] * arguments.storms + [Kill(None, after="agent")] * arguments.agents
-    step(f"{len(kills)} kills and {arguments.engine} of an engine, seed {seed}")
+    counts = f"{len(kills)} kills, {len(of_node)} of a node, {arguments.engine} of an engine"
+    step(f"{counts}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="paddock-chaos-") as directory:
         try:
-            done = asyncio.run(_run(Path(directory), kills, arguments.engine, chance))
+            done = asyncio.run(_run(Path(directory), kills, of_node, arguments.engine, chance))
         except (AssertionError, DockerException, OSError) as error:
             traceback.print_exception(error)  # the check that failed has no other words
             failure(str(error) or repr(error))

@@ -17,6 +17,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from tests.chaos.dying import VARIABLE
 from tests.chaos.examination import examine
 from tests.chaos.expected import LIVE, Clients
+from tests.chaos.in_cluster import InCluster
 from tests.chaos.own_engine import OwnEngine
 from tests.chaos.scenarios import SCENARIOS
 from tests.support.leaks import (
@@ -112,13 +113,17 @@ async def chaos(
     report: Report,
     chance: random.Random,
     engine: OwnEngine | None = None,
+    cluster: InCluster | None = None,
     **settings: str,
 ) -> Chaos:
     """Kills the control plane at each of these points, and examines what the next start finds.
 
-    With an `engine` of its own, whose networks end with it, all sessions are at low.
+    With an `engine` of its own, whose networks end with it, all sessions are at low. With a
+    `cluster`, it is a node of it.
     """
     done = Chaos()
+    if cluster is not None:
+        settings.update(cluster.environment)
     levels = ("low", "high") if engine is None else ("low",)
     if engine is not None:
         settings["PADDOCK_DOCKER_HOST"] = engine.url
@@ -132,10 +137,14 @@ async def chaos(
         for number, kill in enumerate(kills):
             report(f"{number + 1}: {kill}")
             await _kill(clients, kill, number, chance, engine)
+            if cluster is not None and await server.died():
+                await cluster.contend(clients.sessions)
             if not await _restarted(clients, kill, done):
                 await _cleared(clients)
                 continue
             found = await examine(clients)
+            if cluster is not None:
+                found += await cluster.examine(state_dir)
             for complaint in found:
                 report(f"{kill}: {complaint}")
                 done.complaints.append(f"{kill}: {complaint}")

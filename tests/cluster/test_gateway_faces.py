@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +44,14 @@ class _Local(PostgresDirectory):
 
     async def nodes(self) -> Sequence[KnownNode]:
         """As they are, reached without TLS."""
-        found = await super().nodes()
+        return self._local(await super().nodes())
+
+    async def following(self) -> AsyncGenerator[Sequence[KnownNode], None]:
+        """The same, as they change."""
+        async for found in super().following():
+            yield self._local(found)
+
+    def _local(self, found: Sequence[KnownNode]) -> Sequence[KnownNode]:
         return [
             replace(
                 node, report=replace(node.report, url=str(self.servers[node.name].make_url("")))

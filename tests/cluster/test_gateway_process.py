@@ -14,6 +14,8 @@ from aiohttp import ClientSession
 from gateway.privileges import UID
 from tests.support.box import PATIENCE
 from tests.support.certificates import Authority
+from tests.support.cluster_store import CLUSTER, make_schema
+from tests.support.postgres import FreshDatabase
 
 _ROOT = os.geteuid() == 0
 
@@ -111,6 +113,47 @@ async def test_what_is_wrong_is_one_line(
     assert line.startswith(f"paddock: {said}"), line
     assert "secret" not in line
     assert process.returncode != 0
+
+
+async def test_a_certificate_that_nodes_refuse_is_one_line(tmp_path: Path) -> None:
+    """Foreign, expired, or a node's: it does not start, because nodes would answer nothing."""
+    environment = _environment(tmp_path)
+    foreign, ours = Authority(tmp_path, "foreign"), Authority(tmp_path, "ours")
+    ca = {"PADDOCK_GATEWAY_CA": str(ours.file)}
+    for pair, said in (
+        (foreign.sign("gateway"), "unable to get local issuer certificate"),
+        (ours.sign("gateway", days=-1), "certificate has expired"),
+        (ours.sign("node-1"), "its name is node-1, somebody, not gateway"),
+    ):
+        files = {"PADDOCK_GATEWAY_CERT": str(pair.cert), "PADDOCK_GATEWAY_KEY": str(pair.key)}
+        async with _gateway({**environment, **ca, **files}) as process:
+            async with asyncio.timeout(PATIENCE):
+                output, _ = await process.communicate()
+        (line,) = output.decode().splitlines()
+        assert line.startswith(f"paddock: PADDOCK_GATEWAY_CERT: {pair.cert}: nodes with"), line
+        assert f"would refuse it: {said}; make one: `paddock cluster certificates" in line
+        assert process.returncode != 0
+
+
+async def test_another_clusters_database_or_schema_is_one_line(
+    tmp_path: Path, postgres: FreshDatabase
+) -> None:
+    await make_schema(postgres.dsn)
+    changed = {"PADDOCK_CLUSTER_DATABASE": postgres.dsn, "PADDOCK_CLUSTER": "green"}
+    newer = "INSERT INTO paddock.migrations VALUES (99, 99)"
+    for cluster, statement, said in (
+        ("green", "SELECT 1", "is the one of the cluster 'blue', not of 'green': mend PADDOCK"),
+        (CLUSTER, newer, "has schema 99, for programs that know 99, and this one knows"),
+        (CLUSTER, "DROP SCHEMA paddock CASCADE", "has no tables of a cluster: run `paddock"),
+    ):
+        await asyncio.to_thread(postgres.sql, statement)
+        changed["PADDOCK_CLUSTER"] = cluster
+        async with _gateway(_environment(tmp_path, **changed)) as process:
+            async with asyncio.timeout(PATIENCE):
+                output, _ = await process.communicate()
+        (line,) = output.decode().splitlines()
+        assert line.startswith(f"paddock: the cluster's database {said}"), line
+        assert process.returncode != 0
 
 
 async def test_it_imports_nothing_of_a_node() -> None:

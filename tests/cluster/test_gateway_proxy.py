@@ -3,15 +3,25 @@
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from aiohttp import ClientPayloadError, ClientSession, ServerDisconnectedError, WSMsgType, web
+from aiohttp import (
+    ClientPayloadError,
+    ClientResponse,
+    ClientSession,
+    ServerDisconnectedError,
+    WSMsgType,
+    web,
+)
 
 from gateway.limits import GATEWAY_LIMITS
 from orchestrator.cluster.directory import Hold
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from tests.support.box import PATIENCE
 from tests.support.fake_cluster import FakeCluster, fake_cluster
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -429,7 +439,12 @@ async def test_creations_are_placed(cluster: FakeCluster, client: ClientSession)
     await cluster.serve("free", free, used=_amounts(20))
     async with client.post(f"{cluster.url}/api/sessions", data=b'{"a": 1}') as answer:
         assert answer.status == 201
-    assert bodies == {"full": [b'{"a": 1}'], "free": [b'{"a": 1}']}
+    (sent,) = bodies["free"]
+    # The id is made here, once for all nodes that are asked.
+    assert sent == bodies["full"][0]
+    made = json.loads(sent)
+    assert re.fullmatch("sess-[0-9a-f]{16}", made.pop("id"))
+    assert made == {"a": 1}
     async with client.get(f"{cluster.url}/api/sessions/new") as answer:
         assert answer.status == 201
     assert not cluster.directory.looked_up
@@ -480,14 +495,18 @@ async def test_a_creation_is_asked_once_if_its_node_is_lost(
         await cluster.serve(name, drop)
     async with client.post(f"{cluster.url}/api/sessions", json={}) as answer:
         assert answer.status == 502
+        found = await answer.json()
     assert len(asked) == 1
+    # The client learns the id that it has not chosen.
+    assert re.fullmatch("sess-[0-9a-f]{16}", found["session_id"])
+    assert found["session_id"] in found["detail"]
 
 
 async def test_what_nodes_do_not_know_they_say_themselves(
     cluster: FakeCluster, client: ClientSession
 ) -> None:
     await cluster.serve("one", _echo)
-    for body in (b"[", b'{"permission_level": "none of these"}', b"[1]", b""):
+    for body in (b"[", b'{"id": 7, "permission_level": "none of these"}', b"[1]", b""):
         async with client.post(f"{cluster.url}/api/sessions", data=body) as answer:
             assert (await answer.json())["body"].encode() == body
 
@@ -508,27 +527,91 @@ async def test_without_the_database(cluster: FakeCluster, client: ClientSession)
         assert "does not answer" in (await answer.json())["checks"]["database"]
 
 
+def _bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+async def _get(client: ClientSession, url: str, secret: str) -> ClientResponse:
+    return await client.get(url, headers=_bearer(secret))
+
+
 async def test_what_one_caller_may_have_open() -> None:
+    """Who is known counts for themselves; what could be invented for each request, by address."""
     begun = asyncio.Semaphore(0)
 
     async def hangs(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/status"):
+            return web.Response(
+                status=200 if request.headers.get("Authorization") == "Bearer handle" else 401
+            )
         begun.release()
         await asyncio.Event().wait()
         return web.Response()
 
-    limits = GATEWAY_LIMITS._replace(of_credential=2, of_address=1)
-    async with fake_cluster(limits=limits) as cluster, ClientSession() as client:
+    keys = KeyRing({digest("key"): Principal("ann", Role.OPERATOR)})
+    limits = GATEWAY_LIMITS._replace(of_credential=3, of_address=2)
+    async with fake_cluster(limits=limits, keys=keys) as cluster, ClientSession() as client:
         await cluster.serve("one", hangs)
         cluster.puts("web", "one")
         url = f"{cluster.url}/api/sessions/web"
-        for headers, most in (({"Authorization": "Bearer a"}, 2), ({}, 1)):
-            held = [asyncio.ensure_future(client.get(url, headers=headers)) for _ in range(most)]
-            for _ in held:
-                await begun.acquire()
-            async with client.get(url, headers=headers) as answer:
-                assert (answer.status, (await answer.json())["code"]) == (429, "rate_limited")
-            for each in held:
-                each.cancel()
+
+        async def hold(*secrets: str) -> list[asyncio.Task[ClientResponse]]:
+            held = [asyncio.create_task(_get(client, url, secret)) for secret in secrets]
+            async with asyncio.timeout(PATIENCE):
+                for _ in held:
+                    await begun.acquire()
+            return held
+
+        async def refuses(*secrets: str) -> None:
+            for secret in secrets:
+                async with client.get(url, headers=_bearer(secret)) as answer:
+                    assert (answer.status, (await answer.json())["code"]) == (429, "rate_limited")
+
+        held = await hold("", "invented")
+        await refuses("", "invented", "another", "handle")
+        # A key of the cluster is known before a node has seen it.
+        held += await hold("key", "key", "key")
+        await refuses("key")
+        held.pop(0).cancel()
+        await until(lambda: cluster.gateway.open_requests.total == len(held))
+        async with client.get(f"{url}/status", headers=_bearer("handle")) as answer:
+            assert answer.status == 200
+        held += await hold("")
+        # A handle is, once a node has let it in; what else is behind its address takes no place.
+        await refuses("", "third")
+        held += await hold("handle", "handle", "handle")
+        await refuses("handle", "key", "third")
+        for each in held:
+            each.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_who_is_let_in_makes_room_for_others_of_the_address() -> None:
+    """Also while its request is open: many streams of handles begin behind one address."""
+
+    async def streams(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        await asyncio.Event().wait()
+        return response
+
+    limits = GATEWAY_LIMITS._replace(of_address=1)
+    async with fake_cluster(limits=limits) as cluster, ClientSession() as client:
+        await cluster.serve("one", streams)
+        cluster.puts("web", "one")
+        opened: list[ClientResponse] = []
+        for path, status in (
+            *[("/api/sessions/web/events", 200)] * 3,
+            # Here a node may answer without a credential, so nothing is proved by it.
+            *(("/compat/swerex/web/is_alive", 200), ("/compat/swerex/web/is_alive", 429)),
+        ):
+            headers = {"Authorization": f"Bearer {len(opened)}"}
+            answer = await client.get(f"{cluster.url}{path}", headers=headers)
+            assert answer.status == status
+            opened.append(answer)
+        for answer in opened:
+            answer.close()
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,10 @@ async def test_nobody_else_is_heard(
             assert await _knock(listening.port, context) == b""
             assert not listening.heard
         (line,) = _lines(caplog)
-        assert line == f"a connection for gateways was refused: {reason}"
+        assert line == (
+            f"a connection for gateways was refused: {reason}; a gateway needs a certificate of the"
+            " name gateway by an authority in PADDOCK_NODE_CA"
+        )
 
 
 async def test_plain_http_is_not_heard(authority: Authority) -> None:
@@ -175,8 +178,33 @@ async def test_a_gateway_asks_the_right_node_only(
             async with client.get(f"{cluster.url}/api/sessions/web") as answer:
                 assert (answer.status, (await answer.json())["node"]) == (503, _NODE)
         assert not listening.heard
+    (line,) = _complaints(caplog)
+    assert "make its certificate anew, by an authority in PADDOCK_GATEWAY_CA" in line
+
+
+def _complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the gateway says of nodes that it can't reach."""
     lines = [each.getMessage() for each in caplog.records if each.name == "gateway.members"]
-    assert len([line for line in lines if "can't be reached" in line]) == 1, lines
+    return [line for line in lines if "can't be reached" in line]
+
+
+async def test_a_gateway_that_is_refused_says_so(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A foreign one has a line in its own log, too, with what to do; no request was heard."""
+    foreign = Authority(tmp_path, "foreign").sign("gateway")
+    async with (
+        _listening(authority.sign(_NODE), authority.file) as listening,
+        _gateway(foreign, authority.file, listening.port) as cluster,
+        ClientSession() as client,
+    ):
+        for _ in range(2):
+            async with client.get(f"{cluster.url}/api/sessions/web") as answer:
+                assert (answer.status, (await answer.json())["code"]) == (502, "node_unavailable")
+        assert not listening.heard
+    (line,) = _complaints(caplog)
+    assert "refuses this gateway's certificate" in line
+    assert "`paddock doctor --gateway`" in line
 
 
 async def test_ports_and_api_are_two_applications(authority: Authority) -> None:

@@ -58,7 +58,7 @@ def test_a_killed_gateway_takes_no_session_with_it(cluster: Cluster) -> None:
         paddock.sessions.close("outlives", purge=True)
 
 
-@pytest.mark.parametrize("way", ["cut", "kill"])
+@pytest.mark.parametrize("way", ["cut", pytest.param("kill", marks=pytest.mark.whole)])
 def test_a_lost_node_is_said_and_the_other_goes_on(cluster: Cluster, way: str) -> None:
     (gateway,) = cluster.gateways()
     with client(cluster, gateway) as paddock:

@@ -52,6 +52,7 @@ def test_each_machine_has_its_own_engine_and_users(cluster: Cluster) -> None:
     assert abs(users["node1"] - users["node2"]) >= 65_536
 
 
+@pytest.mark.whole
 def test_users_of_another_machine_are_refused(cluster: Cluster) -> None:
     one, two = cluster.node("node1"), cluster.node("node2")
     with client(cluster, one) as paddock:
@@ -98,6 +99,7 @@ def test_machines_reach_the_database_until_it_is_cut(cluster: Cluster) -> None:
     assert dials(PROGRAM_SECONDS) == 0
 
 
+@pytest.mark.whole
 def test_a_paused_node_answers_when_it_goes_on(cluster: Cluster) -> None:
     node = cluster.node("node2")
     node.pause()
@@ -139,6 +141,7 @@ def test_sandboxes_outlive_a_killed_control_plane_and_end_with_their_machine(
             paddock.sessions.close(name, purge=True)
 
 
+@pytest.mark.whole
 def test_commands_change_one_part_and_say_so(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,6 +200,7 @@ def test_where_nothing_is_this_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert "too long for sockets" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_whatever_was_killed_is_continued_or_removed(sandbox_image: str) -> None:
     """A command that is killed at each of its steps; the next one finds what it left."""
     with place() as layout:

@@ -196,7 +196,8 @@ def test_certificates_of_nodes_and_gateways(tmp_path: Path) -> None:
     node = x509.load_pem_x509_certificate(Path(made["certificate"]).read_bytes())
     gateway = x509.load_pem_x509_certificate((folder / "gateway.pem").read_bytes())
     names = node.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["node-1.internal"]
+    # Gateways ask for its name, others for its host.
+    assert names.get_values_for_type(x509.DNSName) == ["node-1", "node-1.internal"]
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
     (name,) = gateway.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert name.value == "gateway"

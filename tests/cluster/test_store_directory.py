@@ -1,7 +1,9 @@
 """The cluster as gateways see it: nodes, the node of an id, pages of sessions."""
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from tests.support.cluster_store import (
     set_lease,
     summary,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.postgres import FreshDatabase
 
 
@@ -52,30 +55,35 @@ async def test_an_id_is_where_it_lives_then_where_its_files_are_then_where_its_r
     nodes: list[StoreNode], directory: PostgresDirectory
 ) -> None:
     one, two = nodes
-    url = "https://node-1.test:8790"
-    assert await directory.place_of("W-1") is None
-    assert await directory.place_of("odd\0\ud800") is None
+
+    async def place_of(name: str) -> Where | None:
+        return (await directory.places_of([name, "another", "odd\0\ud800"])).get(name)
+
+    assert await place_of("W-1") is None
+    assert await place_of("odd\0\ud800") is None
     await one.places.claim(claim("W-1"))
-    assert await directory.place_of("w-1") == Where("node-1", url, True, Hold.LIVE)
+    assert await place_of("w-1") == Where("node-1", Hold.LIVE)
     await one.release("key-W-1")
-    assert await directory.place_of("W-1") == Where("node-1", url, True, Hold.WORKSPACE)
+    assert await place_of("W-1") == Where("node-1", Hold.WORKSPACE)
     await one.purge("W-1")
-    assert await directory.place_of("W-1") == Where("node-1", url, True, Hold.RECORD)
+    assert await place_of("W-1") == Where("node-1", Hold.RECORD)
     later = summary(created_at="2026-02-01T00:00:00.000000Z")
     await two.places.claim(claim("w-1", key="later", shown=later))
     await two.release("later")
     await two.purge("w-1")
-    found = await directory.place_of("W-1")
+    found = await place_of("W-1")
     assert found is not None
     assert (found.node, found.hold) == ("node-2", Hold.RECORD)
-    await set_lease(two.database, "node-2", "-1 s")
-    found = await directory.place_of("W-1")
-    assert found is not None
-    assert not found.alive
+    # Many at once.
+    await one.places.claim(claim("Y"))
+    assert await directory.places_of(["y", "W-1", "x"]) == {
+        "y": Where("node-1", Hold.LIVE),
+        "W-1": Where("node-2", Hold.RECORD),
+    }
     # A withdrawn claim was never there.
     await one.places.claim(claim("X"))
     await one.unclaim("key-X")
-    assert await directory.place_of("X") is None
+    assert await place_of("X") is None
 
 
 async def test_dead_nodes_are_shown_and_forgotten_ones_are_not(
@@ -90,6 +98,50 @@ async def test_dead_nodes_are_shown_and_forgotten_ones_are_not(
     assert known[0].report.capacity == report("node-1").capacity
     await NodeAdmin(nodes[0].database).forget("node-2")
     assert [each.name for each in await directory.nodes()] == ["node-1"]
+
+
+async def test_what_changes_of_a_node_is_told_at_once(
+    nodes: list[StoreNode], directory: PostgresDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining, draining, the end of a lease, its return, giving up: none of them is polled for."""
+    monkeypatch.setattr(module, "_REPORTS_SECONDS", math.inf)
+    one, two = nodes
+    admin = NodeAdmin(one.database)
+    async with asyncio.timeout(WAIT_SECONDS), aclosing(directory.following()) as told:
+
+        async def shows(*wanted: tuple[str, str, bool]) -> None:
+            async for known in told:
+                if [(each.name, each.report.state, each.alive) for each in known] == [*wanted]:
+                    return
+
+        ready = ("node-1", "ready", True)
+        await shows(ready, ("node-2", "ready", True))
+        await admin.drain("node-2")
+        await shows(ready, ("node-2", "draining", True))
+        await set_lease(one.database, "node-2", "0.3 s")
+        # Nothing is told at its end: the database is asked then. What changes it is told of.
+        await admin.undrain("node-2")
+        await shows(ready, ("node-2", "ready", False))
+        await two.lease.renew()
+        await shows(ready, ("node-2", "ready", True))
+        await set_lease(one.database, "node-2", "-1 s")
+        await admin.forget("node-2")
+        await shows(ready)
+        await joined(one.database, "node-3")
+        await shows(ready, ("node-3", "ready", True))
+
+
+async def test_renewals_are_no_news(
+    nodes: list[StoreNode], directory: PostgresDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REPORTS_SECONDS", math.inf)
+    heard: asyncio.Queue[None] = asyncio.Queue()
+    async with nodes[0].database.listening("paddock_nodes", lambda: heard.put_nowait(None)):
+        for _ in range(3):
+            await nodes[0].lease.renew()
+        await NodeAdmin(nodes[0].database).drain("node-1")
+        await heard.get()
+        assert heard.empty()
 
 
 def moment(number: int) -> str:

@@ -289,8 +289,8 @@ async def test_another_clusters_database_and_other_schemas_are_refused(
 
     assert await check() == ""
     assert await check("green") == (
-        "is the one of the cluster 'blue', not of 'green': mend PADDOCK_CLUSTER or "
-        "PADDOCK_CLUSTER_DATABASE"
+        "the cluster's database is the one of the cluster 'blue', not of 'green': mend"
+        " PADDOCK_CLUSTER or PADDOCK_CLUSTER_DATABASE"
     )
     sql = postgres.sql
     # A later version whose tables this program may use, and one whose tables it may not.
@@ -303,7 +303,9 @@ async def test_another_clusters_database_and_other_schemas_are_refused(
     await node.database.open()
     assert "install the version that the cluster's other machines have" in await refused(node)
     await asyncio.to_thread(sql, "DROP SCHEMA paddock CASCADE")
-    assert await check() == "has no tables of a cluster: run `paddock cluster init`"
+    assert await check() == (
+        "the cluster's database has no tables of a cluster: run `paddock cluster init`"
+    )
 
 
 async def test_migrations_at_once_are_made_once_and_all_or_nothing(

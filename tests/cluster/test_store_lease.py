@@ -260,9 +260,11 @@ class Capacity:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.told = asyncio.Event()
 
     def report(self) -> NodeReport:
         """The report."""
+        self.told.set()
         return report(self._name, labels={"zone": "a"}, used_by={"ann": 2})
 
 
@@ -276,8 +278,14 @@ async def test_a_member_joins_renews_and_joins_again(
 
     async def compare() -> None:
         (known,) = await directory.nodes()
-        await node.places.mine()
-        compared.put_nowait((node.lease.epoch, known.alive))
+        mine = await node.places.mine()
+        # What has no place takes one: the lease lasts, and is renewed.
+        epoch = node.lease.epoch
+        assert f"key-old-{epoch}" not in mine.sessions
+        await node.places.claim(claim(f"old-{epoch}"))
+        capacity.told.clear()
+        await capacity.told.wait()
+        compared.put_nowait((epoch, known.alive))
 
     async def none_sent() -> int:
         return 0
@@ -285,7 +293,8 @@ async def test_a_member_joins_renews_and_joins_again(
     tasks = Tasks()
     member = PostgresMembership(node.lease, tasks, none_sent)
     await asyncio.to_thread(postgres.server.stop)
-    await member.join(Capacity("node-1"), compare)
+    capacity = Capacity("node-1")
+    await member.join(capacity, compare)
     assert member.epoch == 0
     await asyncio.to_thread(postgres.server.start)
     async with asyncio.timeout(WAIT_SECONDS):

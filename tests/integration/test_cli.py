@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.forked import in_a_shell
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT, Server, leaving_nothing
 
@@ -34,7 +34,7 @@ async def paddock(
         "PADDOCK_STATE_DIR": str(server.state_dir),
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "paddock", *arguments),
+        *in_a_shell("paddock", *arguments),
         cwd=ROOT,
         env=environment,
         stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,

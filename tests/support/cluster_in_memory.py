@@ -1,11 +1,12 @@
 """A cluster in memory: what nodes claim, and what their outboxes tell it. It outlives them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.cluster import messages
+from orchestrator.cluster.alone import NoMoves
 from orchestrator.cluster.base import (
     Capacity,
     Claim,
@@ -16,6 +17,7 @@ from orchestrator.cluster.base import (
     Place,
     Summary,
 )
+from orchestrator.cluster.copies import MOST_EVENTS, PIECE_BYTES, ShippedEvent, WorkspaceCopy
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
@@ -24,6 +26,7 @@ from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect
+from orchestrator.host.node.boot import boottime
 from orchestrator.settings.settings import Settings
 
 
@@ -58,6 +61,22 @@ class Cluster:
     # The highest id that was applied, by node, and how often a message came again.
     applied: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
+    # Copies of chains by session key: bodies and hashes, in order.
+    chains: dict[str, list[ShippedEvent]] = field(default_factory=dict)
+    # Copies of workspaces by session id.
+    copies: dict[str, tuple[WorkspaceCopy, bytes]] = field(default_factory=dict)
+    # Whether copies of chains are refused, and nothing else is.
+    copies_away: bool = False
+
+    # How long ago each node has renewed its lease.
+    silent_seconds: float = 0.0
+    of_renewals: list[Callable[[], None]] = field(default_factory=list)
+
+    def renew(self, silent_seconds: float = 0.0) -> None:
+        """As if each node had renewed its lease so long ago, and no more since."""
+        self.silent_seconds = silent_seconds
+        for subscriber in self.of_renewals:
+            subscriber()
 
     def check(self) -> None:
         """Raises: ClusterUnavailableError while it is away."""
@@ -86,7 +105,7 @@ class Cluster:
             part = NodePart(self, node, outbox, ground.database)
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
-            return ClusterFloor(part, part, keys, part, outbox)
+            return ClusterFloor(part, NoMoves(), None, part, keys, part, outbox, part, part)
 
         return open_floor
 
@@ -134,6 +153,27 @@ class NodePart:
         if cluster.loses_answers:
             raise ClusterUnavailableError("the answer is lost")
         return Place(self._node, self.epoch, 1)
+
+    async def ship(self, events: Sequence[ShippedEvent]) -> None:
+        self._cluster.check()
+        if self._cluster.copies_away:
+            raise ClusterUnavailableError("the cluster is away", retry_after=1)
+        assert len(events) <= MOST_EVENTS
+        for event in events:
+            chain = self._cluster.chains.setdefault(event.session_key, [])
+            if event.seq <= len(chain):
+                assert chain[event.seq - 1] == event
+            else:
+                assert event.seq == len(chain) + 1, "an event is missing"
+                chain.append(event)
+
+    async def store(
+        self, copy: WorkspaceCopy, pieces: AsyncIterator[bytes], quota: KeyLimits
+    ) -> None:
+        self._cluster.check()
+        archive = [piece async for piece in pieces]
+        assert all(len(piece) <= PIECE_BYTES for piece in archive)
+        self._cluster.copies[copy.session_id] = copy, b"".join(archive)
 
     async def unclaim(self, session_key: str) -> None:
         await self._database.write(
@@ -195,6 +235,13 @@ class NodePart:
         self._cluster.check()
         owners = {each.owner for each in self._cluster.places.values()}
         return {owner: self._cluster.usage(owner) for owner in owners}
+
+    @property
+    def renewed_at(self) -> float:
+        return boottime() - self._cluster.silent_seconds
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        self._cluster.of_renewals.append(subscriber)
 
     async def join(self, capacity: Capacity, joined: Callable[[], Awaitable[None]]) -> None:
         assert capacity.report().capacity.sandboxes > 0

@@ -167,6 +167,7 @@ async def joined(
     node = made_node(database, name, identity, **({} if clock is None else {"clock": clock}))
     node.outbox.sent = sent
     await node.lease.register(sent)
+    node.lease.joining = False
     await node.lease.renew()
     if lasting:
         await set_lease(database, name, "1 day")

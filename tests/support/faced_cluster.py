@@ -250,11 +250,11 @@ async def faced_cluster(
     """Such a cluster. All nodes together may take so many seconds for an answer."""
     directory = ListingDirectory()
     cluster = FakeCluster(directory)
-    gateway = await open_gateway(directory, KeyRing(dict(KEYS)), no_tls)
+    gateway = await open_gateway(directory, KeyRing(dict(KEYS)), no_tls, asking=Asking(seconds))
     cluster.gateway = gateway
     async with cluster.closers:
         cluster.closers.push_async_callback(gateway.close)
-        faces = Faces(gateway, "lab", directory, asking=Asking(seconds), pauses=pauses)
+        faces = Faces(gateway, "lab", directory, pauses=pauses)
         cluster.server = TestServer(create_app(gateway, faces=faces))
         await cluster.server.start_server(shutdown_timeout=0.1, **http_options(gateway))
         cluster.closers.push_async_callback(cluster.server.close)

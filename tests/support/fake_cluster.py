@@ -1,7 +1,8 @@
 """A cluster without a database and without control planes: nodes are small servers of the test."""
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -46,6 +47,7 @@ class FakeDirectory:
         self.places: dict[str, tuple[str, Hold]] = {}
         self.away = False
         self.looked_up: Counter[str] = Counter()
+        self.changed = asyncio.Event()
 
     def dies(self, name: str) -> None:
         """The lease of the node ends."""
@@ -60,15 +62,19 @@ class FakeDirectory:
         self._answer()
         return list(self.known.values())
 
-    async def place_of(self, session_id: str) -> Where | None:
-        """Where that session is."""
-        self.looked_up[session_id] += 1
+    async def following(self) -> AsyncGenerator[Sequence[Node], None]:
+        """All nodes, whenever a test says that they have changed."""
+        while True:
+            self.changed.clear()
+            yield await self.nodes()
+            await self.changed.wait()
+
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        """Where those sessions are."""
+        self.looked_up.update(session_ids)
         self._answer()
-        found = self.places.get(session_id.lower())
-        if found is None:
-            return None
-        held_by = self.known[found[0]]
-        return Where(found[0], held_by.report.url, held_by.alive, found[1])
+        found = {name: self.places.get(name.lower()) for name in session_ids}
+        return {name: Where(*place) for name, place in found.items() if place is not None}
 
     async def sessions(
         self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters

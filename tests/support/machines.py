@@ -7,7 +7,7 @@ import http.client
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from scripts.cluster import network, removal
 from scripts.cluster.building import Cluster
 from scripts.cluster.database import programs
 from scripts.cluster.gateways import Gateway
-from scripts.cluster.layout import DATABASE, Layout
+from scripts.cluster.layout import DATABASE, PREVIEWS_FURTHER, Layout
 from scripts.cluster.nodes import Node
 from tests.support.limits import PROGRAM_SECONDS
 
@@ -80,6 +80,11 @@ def connected(node: Node, seconds: float = PROGRAM_SECONDS) -> http.client.HTTPC
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of a gateway, whose port for sessions' ports is free, too."""
+    while True:
+        with socket.socket() as probe, socket.socket() as other:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            with suppress(OSError):
+                other.bind(("127.0.0.1", port + PREVIEWS_FURTHER))
+                return port

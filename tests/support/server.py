@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from images.recipes import SANDBOX
+from tests.support.forked import Forked, fork
 from tests.support.free_ports import free_port
 from tests.support.leaks import NOTHING, end_sandboxes, left_behind, unmount_all
 from tests.support.limits import PROGRAM_SECONDS
@@ -26,7 +27,10 @@ _DYING_SECONDS = 10
 
 
 class Server:
-    """Runs `python -m paddock serve` repeatedly on one state directory."""
+    """Runs `python -m paddock serve` repeatedly on one state directory.
+
+    `tests/integration/test_serve.py` starts it as users do.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Server:
         self.module = module
         # Its output up to its last end.
         self.log = b""
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
         self._client: aiohttp.ClientSession | None = None
 
     @property
@@ -77,13 +81,7 @@ class Server:
             "PADDOCK_LISTEN": f"127.0.0.1:{self._port}",
             **self.environment,
         }
-        self._process = await asyncio.create_subprocess_exec(
-            *(self._python, "-m", self.module, "serve"),
-            cwd=self._directory,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        self._process = await self._started(environment)
         assert self._process.stdout is not None
         async with asyncio.timeout(PROGRAM_SECONDS):
             said = b""
@@ -96,6 +94,18 @@ class Server:
             self.url, headers={"Authorization": f"Bearer {self.key}"}
         )
 
+    async def _started(self, environment: Mapping[str, str]) -> asyncio.subprocess.Process | Forked:
+        """This clone's code needs no new Python, which would take two seconds to import it."""
+        if (str(self._python), self._directory) == (sys.executable, ROOT):
+            return await fork(self.module, "serve", cwd=ROOT, env=environment)
+        return await asyncio.create_subprocess_exec(
+            *(self._python, "-m", self.module, "serve"),
+            cwd=self._directory,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
     async def kill(self) -> None:
         """Sends SIGKILL, without a chance to react."""
         await self._end(signal.SIGKILL)
@@ -106,7 +116,8 @@ class Server:
 
     async def died(self) -> bool:
         """Whether it has been killed by something else; its end may take a moment."""
-        assert self._process is not None
+        if self._process is None:  # ended by a test
+            return True
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _DYING_SECONDS)
         return self._process.returncode == -signal.SIGKILL

@@ -17,6 +17,7 @@ SETTINGS = {
     "LAUNCHER_SOCKET": "/run/engine.sock",
     "PADDOCK_STATE_DIR": "/srv/state",
     "PADDOCK_NODE": "a",
+    "PADDOCK_NODE_URL": "https://$ADDRESS:8790",
     "PATH": "/bin",
 }
 
@@ -57,7 +58,7 @@ class Remembered:
 
 
 def order(**more: str) -> dict[str, Any]:
-    return wanted(json.loads(TARGET.read_text()), SETTINGS | more)
+    return wanted(json.loads(TARGET.read_text()), SETTINGS | more, "192.0.2.7")
 
 
 def test_the_options_are_those_of_compose() -> None:
@@ -89,6 +90,15 @@ def test_a_control_plane_that_runs_with_the_same_options_is_taken_over() -> None
     first = launcher.start(order())
     assert launcher.start(order()) == first
     assert engine.calls == ["create", "start"]
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("192.0.2.7", "https://192.0.2.7:8790"), ("2001:db8::7", "https://[2001:db8::7]:8790")],
+)
+def test_a_node_is_reached_where_the_swarm_reaches_its_machine(address: str, url: str) -> None:
+    body = wanted(json.loads(TARGET.read_text()), SETTINGS, address)
+    assert f"PADDOCK_NODE_URL={url}" in body["Env"]
 
 
 @pytest.mark.parametrize("change", [{"LAUNCHER_IMAGE": "sha256:2"}, {"PADDOCK_NODE": "b"}])

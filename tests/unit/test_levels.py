@@ -70,6 +70,14 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
     assert levels["medium"] == load_levels()["medium"]
 
 
+def test_a_node_of_a_cluster_may_promise_its_durability(tmp_path: Path) -> None:
+    directory = override(tmp_path, "rank = 100", 'durability = "cluster"\nrank = 100')
+    level = load_levels(directory, cluster=True)["low"]
+    assert level.durability == "cluster"
+    assert restore_level(json.loads(json.dumps(level.stored()))) == level
+    assert load_levels(cluster=True)["low"].durability == "node"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "expected"),
     [
@@ -81,6 +89,11 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("rank = 100", "rank = 200", 2, "rank: 200 is also the rank of medium"),
         ('risk_tier = "low"', 'risk_tier = "none"', 3, "risk_tier: must be 'info', 'low', "),
         ('network = "none"', 'network = "host"', 8, "network: must be 'none', 'egress' or 'open'"),
+        (
+            *("rank = 100", 'durability = "cluster"\nrank = 100', 2),
+            'durability: can be "cluster" only on a node of a cluster: set PADDOCK_CLUSTER',
+        ),
+        ("rank = 100", 'durability = "disk"\nrank = 100', 2, "durability: must be 'node' or"),
         ("cpus = 0.5", "cpus = -1", 28, "limits.cpus: "),
         ("cpus = 0.5", "cpus = nan", 28, "limits.cpus: "),
         ("cpus = 0.5", "cpus = '1'", 28, "limits.cpus: "),

@@ -184,8 +184,11 @@ def test_the_agent_needs_the_standard_library_only() -> None:
 
 
 def test_the_domain_knows_no_http() -> None:
-    """The exceptions send messages to others, and calls to models, by POST, or serve servers."""
-    posting = {"ground/http_post.py", "ground/http_connector.py", "work/models/transport.py"}
+    """The exceptions send messages, models' calls and sessions by POST, or serve servers."""
+    posting = {
+        *("ground/http_post.py", "ground/http_connector.py", "work/models/transport.py"),
+        "operate/moves/way.py",
+    }
     for path in modules("orchestrator"):
         name = path.relative_to(ROOT / "orchestrator").as_posix()
         if name not in posting and not name.startswith("ground/serving/"):

@@ -94,13 +94,10 @@ async def told(plane: ControlPlane, detail: str) -> None:
 
 def test_none_is_left_out() -> None:
     # A control plane has these in a cluster only; tests/cluster/ has theirs.
-    in_cluster = {
-        TaskName.LEASE,
-        TaskName.OUTBOX,
-        TaskName.CLUSTER_KEYS,
-        TaskName.LENDING,
-        TaskName.SHARED,
-    }
+    in_cluster = {TaskName.LEASE, TaskName.OUTBOX, TaskName.CLUSTER_KEYS}
+    in_cluster |= {TaskName.SHIPPING, TaskName.OLD_ROWS, TaskName.FENCING}
+    in_cluster |= {TaskName.COPIES, TaskName.TAKEOVER}
+    in_cluster |= {TaskName.LENDING, TaskName.SHARED}
     assert {*ROUNDS, TaskName.POLICY_WATCH, *in_cluster} == set(TaskName)
 
 

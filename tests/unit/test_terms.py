@@ -24,7 +24,7 @@ from paddock.contract.words import IdleAction
 # The newest schema in which each term had a column of its own.
 COLUMNS_UNTIL = 37
 # What there was not yet.
-LATER = {"metadata", "volumes", "workspace_path", "missing_image"}
+LATER = {"metadata", "volumes", "workspace_path", "missing_image", "recovery"}
 # What a session is told, and never asks for.
 FOUND = {"missing_image"}
 AT = "2026-03-04T09:30:00.000000Z"

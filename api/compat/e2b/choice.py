@@ -8,13 +8,8 @@ from api.operations.images import list_images
 from api.operations.named_snapshots import show_snapshot
 from api.operations.templates import list_templates
 from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.settings.e2b_names import DEFAULT_TEMPLATES, LEVEL, without_version
 from paddock.contract.snapshots import SnapshotKeyQuery
-
-# What the SDKs ask for if nobody names anything. Paddock's default level and image serve them.
-DEFAULTS = frozenset({"base", "code-interpreter-v1", "code-interpreter-beta"})
-_VERSIONS = (":default", ":latest")
-# The member of a sandbox's metadata that names its permission level.
-LEVEL = "paddock.level"
 
 
 class Choice(NamedTuple):
@@ -47,7 +42,7 @@ async def _found(call: Call, given: str) -> Choice:
     if given in await image_names(call):
         return Choice({"image": given})
     name = without_version(given)
-    if name in DEFAULTS:
+    if name in DEFAULT_TEMPLATES:
         return Choice({})
     if name in call.plane.levels:
         return Choice({"permission_level": name})
@@ -78,13 +73,6 @@ async def _snapshot(call: Call, name: str) -> Choice:
             "`paddock templates list`, an image of `paddock images list`, or a snapshot's id"
         ) from None
     return Choice({"from_snapshot": snapshot.id})
-
-
-def without_version(name: str) -> str:
-    """The name of a template or a snapshot. E2B's have versions; here a name has one."""
-    for version in _VERSIONS:
-        name = name.removesuffix(version)
-    return name
 
 
 async def is_there(call: Call, name: str) -> bool:

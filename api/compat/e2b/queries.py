@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from paddock.contract.cluster import SessionKeys
 from paddock.contract.fields import MetadataPairs, Moment, PageSize, Whole
 from paddock.contract.requests import Query
 
@@ -36,6 +37,8 @@ class SandboxesQuery(Query):
     template: Annotated[str, Field(max_length=255)] | None = None
     limit: PageSize = 100
     token: str | None = Field(default=None, max_length=128, alias="nextToken")
+    # For a gateway, which knows which sessions are on a page.
+    keys: SessionKeys | None = None
 
 
 class MetricsQuery(Query):
@@ -56,3 +59,5 @@ class SnapshotsQuery(Query):
     name: Annotated[str, Field(max_length=128)] | None = None
     limit: PageSize = 100
     token: str | None = Field(default=None, max_length=160, alias="nextToken")
+    # For a gateway, which sorts those of several nodes.
+    positions: bool = False

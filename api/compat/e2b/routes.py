@@ -10,12 +10,11 @@ from api.compat.e2b.builds import handlers as builds
 from api.compat.e2b.builds import tags
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
-from api.compat.e2b.inside.access import SANDBOX
 from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
-from api.compat.e2b.views import plain_id
 from api.compat.protocol import OwnPorts, Protocol, Route
 from api.shape.access import Access
 from orchestrator.ground.errors import NotFoundError
+from orchestrator.settings.e2b_names import SANDBOX_HEADER, plain_id
 
 _READ_ALL, _READ, _MANAGE = Access.READ_ALL, Access.READ, Access.MANAGE
 _SANDBOX = "/sandboxes/{session_id}"
@@ -106,6 +105,6 @@ PROTOCOL = Protocol(
     routes=(*map(_of_sandbox, _SANDBOXES), *_KEPT, *INSIDE_ROUTES, *_REFUSED),
     credential=credential,
     failure=failure,
-    own_ports=OwnPorts(_PORTS, SANDBOX, INSIDE_ROUTES, plain_id),
+    own_ports=OwnPorts(_PORTS, SANDBOX_HEADER, INSIDE_ROUTES, plain_id),
     at_root=ROOT_ROUTES,
 )

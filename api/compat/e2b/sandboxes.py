@@ -1,7 +1,5 @@
 """Sandboxes: created, listed, shown, killed."""
 
-import hashlib
-import re
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,8 +26,14 @@ from api.operations.sessions import (
 )
 from api.shape.answers import Created
 from api.shape.objects import validated
+from orchestrator.cluster.session_ids import (
+    REPEATED_HEADER,
+    is_repeatable,
+    repeated_session_id,
+)
 from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
 from orchestrator.rules.access.keys import digest
+from orchestrator.settings.e2b_names import TEMPLATE_LABEL
 from paddock.contract.session_requests import (
     CloseQuery,
     NamedSessionBody,
@@ -40,8 +44,6 @@ from paddock.contract.sessions import CreatedSession, Session, Sessions
 
 # Where E2B's sandboxes have their files.
 HOME = "/home/user"
-_REPEATED = "Idempotency-Key"
-_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 # Of sessions, for one page of sandboxes.
 _MOST_PAGES = 16
 
@@ -51,7 +53,7 @@ async def create(call: Call) -> web.Response:
     body = await call.body(SandboxBody)
     choice = await chosen(call, body.template, body.metadata or {})
     wanted = _wanted(call, body, choice)
-    repeated = call.request.headers.get(_REPEATED)
+    repeated = call.request.headers.get(REPEATED_HEADER)
     if repeated is None:
         made = await call.done(create_session, body=validated(SessionBody, wanted, _known(call)))
     else:
@@ -129,7 +131,7 @@ def _wanted(call: Call, body: SandboxBody, choice: Choice) -> dict[str, Any]:
     wanted = {
         **choice.members,
         **new_times(call, body.timeout, pauses=body.auto_pause),
-        "labels": {views.TEMPLATE_LABEL: body.template},
+        "labels": {TEMPLATE_LABEL: body.template},
         "metadata": body.metadata or {},
         "env": {**begun, **(body.env or {})},
         "volumes": [each.model_dump() for each in body.volumes or []],
@@ -148,10 +150,10 @@ def _known(call: Call) -> dict[str, Any]:
 
 def _id_of(call: Call, repeated: str) -> str:
     """The id of the sandbox that this caller's requests with that key make."""
-    if not _KEY.fullmatch(repeated):
-        raise ValidationError(f"{_REPEATED} must have 1 to 255 characters", field=_REPEATED)
-    named = f"{call.context.principal.account}\n{repeated}"
-    return f"sbx-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
+    if not is_repeatable(repeated):
+        text = f"{REPEATED_HEADER} must have 1 to 255 characters"
+        raise ValidationError(text, field=REPEATED_HEADER)
+    return repeated_session_id(call.context.principal.account, repeated)
 
 
 async def _sessions(call: Call, query: SandboxesQuery) -> tuple[list[Session], str | None]:
@@ -161,10 +163,12 @@ async def _sessions(call: Call, query: SandboxesQuery) -> tuple[list[Session], s
     than a page's, or none, although there are more.
     """
     asked: dict[str, Any] = {"status": "live", "order": query.order, "cursor": query.token}
+    if query.keys is not None:
+        asked["keys"] = ",".join(query.keys)
     if query.metadata:
         asked["metadata"] = urlencode(query.metadata)
     if query.template is not None:
-        asked["label"] = f"{views.TEMPLATE_LABEL}:{query.template}"
+        asked["label"] = f"{TEMPLATE_LABEL}:{query.template}"
     found: list[Session] = []
     for _ in range(_MOST_PAGES):
         # No more than are still wanted: what is read is shown, and the cursor follows it.
@@ -192,7 +196,7 @@ async def _listed(call: Call, asked: dict[str, Any]) -> Sessions:
 
 
 def _is_wanted(session: Session, query: SandboxesQuery) -> bool:
-    if views.TEMPLATE_LABEL not in session.labels:
+    if TEMPLATE_LABEL not in session.labels:
         return False  # no client of E2B's has made it, and a list may be what such a client ends
     if not session.live or views.state(session) not in query.state:
         return False

@@ -10,7 +10,6 @@ from api.compat.call import Call
 from api.compat.e2b import views
 from api.compat.e2b.bodies import ForkBody, SnapshotBody
 from api.compat.e2b.builds.built import build_of
-from api.compat.e2b.choice import without_version
 from api.compat.e2b.failure import error_body
 from api.compat.e2b.queries import SnapshotsQuery
 from api.compat.e2b.sandboxes import handed
@@ -26,6 +25,7 @@ from api.operations.named_snapshots import (
 from api.operations.sessions import close_session
 from api.shape.objects import validated
 from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
+from orchestrator.settings.e2b_names import without_version
 from paddock.contract import snapshots as contract
 from paddock.contract.session_requests import CloseQuery
 from paddock.contract.sessions import CreatedSession
@@ -55,7 +55,11 @@ async def list_all(call: Call) -> web.Response:
     if query.token is not None:
         asked["cursor"] = query.token
     page = await call.done(list_snapshots, query=validated(SnapshotListQuery, asked))
-    shown = [_view(each) for each in page.items if build_of(each) is None]
+    shown = [
+        _view(each) | ({"position": f"{each.key}/{each.name}"} if query.positions else {})
+        for each in page.items
+        if build_of(each) is None
+    ]
     return views.answer(shown, more=page.next)
 
 
@@ -98,7 +102,8 @@ async def _named(call: Call, query: SnapshotsQuery) -> list[dict[str, Any]]:
         found = await call.done(show_snapshot, name=name, query=SnapshotKeyQuery())
     except (NotFoundError, ValidationError):
         return []
-    return [_view(found)] if query.sandbox in (None, found.session_id) else []
+    shown = _view(found) | ({"position": f"{found.key}/{found.name}"} if query.positions else {})
+    return [shown] if query.sandbox in (None, found.session_id) else []
 
 
 def _view(snapshot: contract.NamedSnapshot) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from api.compat.call import Call
 from api.compat.e2b import snapshots, views
 from api.compat.e2b.builds import handlers as builds
 from api.compat.e2b.builds.built import Built, all_built
-from api.compat.e2b.choice import DEFAULTS, image_names, is_there
+from api.compat.e2b.choice import image_names, is_there
 from api.operations.templates import list_templates
 from orchestrator.ground.errors import NotFoundError, ValidationError
+from orchestrator.settings.e2b_names import DEFAULT_TEMPLATES
 from paddock.contract.templates import Template
 
 _MIB = 1024 * 1024
@@ -39,7 +40,7 @@ async def alias(call: Call) -> web.Response:
     name = call.context.path["alias"]
     if not await is_there(call, name):
         raise NotFoundError(f"there is no template {name}")
-    return views.answer({"templateID": name, "public": name in DEFAULTS})
+    return views.answer({"templateID": name, "public": name in DEFAULT_TEMPLATES})
 
 
 async def remove(call: Call) -> web.Response:
@@ -74,7 +75,7 @@ def _view(call: Call, name: str, level: str, template: Template | None = None) -
         "cpuCount": 1 if known is None else max(1, round(known.limits.cpus)),
         "memoryMB": 0 if known is None else known.limits.memory_bytes // _MIB,
         "diskSizeMB": 0 if known is None else known.limits.workspace_bytes // _MIB,
-        "public": name in DEFAULTS,
+        "public": name in DEFAULT_TEMPLATES,
         "aliases": [name],
         "names": [name],
         "createdAt": at,

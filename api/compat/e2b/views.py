@@ -7,27 +7,19 @@ from typing import Any
 from aiohttp import web
 
 from orchestrator.ground.events import time_text
+from orchestrator.settings.e2b_names import CLIENT, TEMPLATE_LABEL
 from orchestrator.settings.preview_address import PreviewOrigin
 from paddock.contract.sessions import Deadlines, Session
 from paddock.contract.words import Activity, IdleAction, Status
 
 # It switches features of the SDKs on; everything that they use at this one is served.
 VERSION = "0.6.8"
-# SDKs before 2.0 append it to a sandbox's id.
-_CLIENT = "paddock"
-# The label that keeps what a sandbox was made from.
-TEMPLATE_LABEL = "e2b.template"
 DEFAULT_TEMPLATE = "base"
 # No name below it exists, by RFC 6761.
 _NO_DOMAIN = "ports-have-no-names.invalid"
 _MIB = 1024 * 1024
 # Of a session that no time-out ends.
 _NO_END = timedelta(days=365)
-
-
-def plain_id(sandbox_id: str) -> str:
-    """A sandbox's id as the session has it, without what older SDKs append."""
-    return sandbox_id.removesuffix(f"-{_CLIENT}")
 
 
 def is_paused(session: Session) -> bool:
@@ -111,7 +103,7 @@ def _identity(session: Session) -> dict[str, Any]:
     return {
         "templateID": template_of(session),
         "sandboxID": session.id,
-        "clientID": _CLIENT,
+        "clientID": CLIENT,
         "envdVersion": VERSION,
     }
 

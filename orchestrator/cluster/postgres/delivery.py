@@ -75,14 +75,24 @@ async def _changed(connection: DatabaseConnection, node: str, body: Body) -> Non
     )
 
 
+# With the copies of its workspace, which nobody takes over any more.
+_RELEASE = """
+WITH ended AS (
+    UPDATE records SET ended_at = coalesce(ended_at, $3) WHERE session_key = $1 AND node = $2
+), place AS (
+    DELETE FROM places WHERE session_key = $1 AND node = $2
+    RETURNING id, owner, sessions, micro_cpus, memory_bytes
+), copies AS (
+    DELETE FROM workspace_copies WHERE id = (SELECT id FROM place) RETURNING bytes
+)
+SELECT owner, -sessions, -micro_cpus, -memory_bytes, 0,
+    -coalesce((SELECT sum(bytes) FROM copies), 0)::bigint
+FROM place
+"""
+
+
 async def _released(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
-    return await connection.fetchrow(
-        "WITH ended AS (UPDATE records SET ended_at = coalesce(ended_at, $3)"
-        " WHERE session_key = $1 AND node = $2)"
-        " DELETE FROM places WHERE session_key = $1 AND node = $2"
-        " RETURNING owner, -sessions, -micro_cpus, -memory_bytes, 0, 0",
-        *(body["session_key"], node, body["ended_at"]),
-    )
+    return await connection.fetchrow(_RELEASE, body["session_key"], node, body["ended_at"])
 
 
 async def _purged(connection: DatabaseConnection, node: str, body: Body) -> Row | None:
@@ -151,10 +161,17 @@ async def _settled(connection: DatabaseConnection, node: str, body: Body) -> Row
     )
 
 
+async def _arrived(connection: DatabaseConnection, node: str, body: Body) -> None:
+    await connection.execute(
+        "DELETE FROM moves WHERE session_key = $1 AND node = $2", body["session_key"], node
+    )
+
+
 _APPLICATIONS: Mapping[str, Application] = {
     Kind.CHANGED: _changed,
     Kind.RELEASED: _released,
     Kind.UNCLAIMED: _unclaimed,
     Kind.PURGED: _purged,
     Kind.SETTLED: _settled,
+    Kind.ARRIVED: _arrived,
 }

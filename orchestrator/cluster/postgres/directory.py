@@ -1,7 +1,10 @@
 """The cluster as gateways see it: read from its database."""
 
+import asyncio
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,21 +24,28 @@ from orchestrator.cluster.postgres.connection import DatabaseConnection, Row
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.texts import plain
 
+# What `nodes_changed` of the tables says.
+_CHANNEL = "paddock_nodes"
+# How often nodes renew their leases, with reports.
+_REPORTS_SECONDS = 3.0
+# News of many nodes come together, as after the database was away.
+_GATHER_SECONDS = 0.1
 _NODES = """
-SELECT name, epoch, state, report, until > clock_timestamp() AS alive,
-    extract(epoch FROM clock_timestamp() - renewed)::float8 AS silent
-FROM nodes WHERE state <> 'gone' ORDER BY name
+SELECT name, epoch, state, report, extract(epoch FROM now - renewed)::float8 AS silent,
+    extract(epoch FROM until - now)::float8 AS "left",
+    until > now AND NOT coalesce((report ->> 'joining')::boolean, false) AS alive
+FROM nodes, LATERAL (SELECT clock_timestamp() AS now) clock WHERE state <> 'gone' ORDER BY name
 """
-_PLACE = """
-SELECT found.node, found.hold, n.report ->> 'url' AS url,
-    n.state <> 'gone' AND n.until > clock_timestamp() AS alive
-FROM (
-    SELECT node, 'live' AS hold, 1 AS rank, '' AS since FROM places WHERE id = $1
-    UNION ALL SELECT node, 'workspace', 2, '' FROM workspaces WHERE id = $1 AND NOT volume
-    UNION ALL (SELECT node, 'record', 3, created_at FROM records WHERE id = $1
-        ORDER BY created_at DESC LIMIT 1)
-) found JOIN nodes n ON n.name = found.node ORDER BY found.rank LIMIT 1
+_PLACES = """
+SELECT id, node, 'live' AS hold FROM places WHERE id = ANY($1::text[])
+UNION ALL SELECT id, node, 'workspace' FROM workspaces WHERE id = ANY($1::text[]) AND NOT volume
+UNION ALL SELECT wanted.id, latest.node, 'record' FROM unnest($1::text[]) wanted (id)
+    CROSS JOIN LATERAL (
+        SELECT node FROM records WHERE id = wanted.id ORDER BY created_at DESC LIMIT 1
+    ) latest
 """
+# What counts first is last.
+_COUNTS_LESS = (Hold.RECORD, Hold.WORKSPACE, Hold.LIVE)
 # Rows that one statement examines, and statements for one page: what few sessions have is searched
 # for in parts.
 _MOST_EXAMINED = 2000
@@ -56,16 +66,32 @@ class PostgresDirectory:
 
         return await self._database.statement(work)
 
-    async def place_of(self, session_id: str) -> Where | None:
-        """As `Directory.place_of`."""
+    async def following(self) -> AsyncGenerator[Sequence[Node], None]:
+        """As `Directory.following`: told by the database, and at the end of the next lease."""
+        told = asyncio.Event()
+        async with self._database.listening(_CHANNEL, told.set) as connection:
+            while True:
+                told.clear()
+                rows = await connection.fetch(_NODES)
+                yield [_node(row) for row in rows]
+                left = min((row["left"] for row in rows if row["left"] > 0), default=math.inf)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, _REPORTS_SECONDS)):
+                        await told.wait()
+                await asyncio.sleep(_GATHER_SECONDS)
 
-        async def work(connection: DatabaseConnection) -> Where | None:
-            row = await connection.fetchrow(_PLACE, plain(session_id).lower())
-            if row is None:
-                return None
-            return Where(row["node"], row["url"] or "", row["alive"], Hold(row["hold"]))
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        """As `Directory.places_of`."""
+        wanted = {name: plain(name).lower() for name in session_ids}
 
-        return await self._database.statement(work)
+        async def work(connection: DatabaseConnection) -> Sequence[Row]:
+            return await connection.fetch(_PLACES, [*wanted.values()])
+
+        places: dict[str, Where] = {}
+        rows = await self._database.statement(work)
+        for row in sorted(rows, key=lambda each: _COUNTS_LESS.index(each["hold"])):
+            places[row["id"]] = Where(row["node"], Hold(row["hold"]))
+        return {name: places[known] for name, known in wanted.items() if known in places}
 
     async def sessions(
         self, owner: str | None, after: Position | None, limit: int, filters: SessionFilters

@@ -4,16 +4,25 @@ import ssl
 
 import asyncpg
 
+from orchestrator.cluster.postgres.schema import MisfitError
 from orchestrator.ground.config_error import ConfigError
 
 # Of the server's own words.
 _MOST_WORDS = 160
+_LOOK = "see the log of its server"
 _KEEPS = "what needs it is refused, and sessions go on"
 
 
 def explained(error: BaseException) -> str:
     """The line about this error of the driver, of the network or of the database."""
     return f"the cluster's database {_what(error)}; {_KEEPS}"
+
+
+def problem_and_remedy(error: BaseException) -> tuple[str, str]:
+    """The same in two parts: what is wrong, and what to do."""
+    what, _, remedy = _what(error).partition(": ")
+    known = isinstance(error, ConfigError) or any(isinstance(error, kinds) for kinds, _ in _WORDS)
+    return (what, remedy) if known and remedy else (_what(error), _LOOK)
 
 
 def is_lost(error: BaseException) -> bool:
@@ -123,8 +132,10 @@ _WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
 
 
 def _what(error: BaseException) -> str:
-    if isinstance(error, ConfigError):
+    if isinstance(error, MisfitError):
         return str(error)
+    if isinstance(error, ConfigError):
+        return f"can't be asked: {error}"
     for kinds, words in _WORDS:
         if isinstance(error, kinds):
             return words

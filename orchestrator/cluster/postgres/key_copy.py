@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.cluster.postgres.lease import boottime
 from orchestrator.ground.store.directories import write_file
+from orchestrator.host.node.boot import boottime
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from orchestrator.cluster.base import KeySource
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.key_copy import KeyCopy
 from orchestrator.cluster.postgres.key_table import CHANNEL, KeyTable, principals, read
-from orchestrator.cluster.postgres.lease import boottime
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
+from orchestrator.host.node.boot import boottime
 from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal
 
 log = logging.getLogger(__name__)

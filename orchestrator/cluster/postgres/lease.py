@@ -7,18 +7,22 @@ day is here or there.
 
 import json
 import secrets
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from orchestrator.cluster import reports
 from orchestrator.cluster.base import Amounts, NodeReport
+from orchestrator.cluster.clocks import Apart, clocks_apart
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.host.node.boot import boottime
 
 RENEWAL_SECONDS = 3.0
 LEASE_SECONDS = 15.0
+# After the end of a lease, until others may take over what they may.
+LOST_SECONDS = 5.0
 READY, DRAINING, GONE = "ready", "draining", "gone"
 _UNTIL = f"clock_timestamp() + interval '{LEASE_SECONDS} seconds'"
 _GIVEN_UP = "the cluster has given this node up: its sessions end, and it joins again as a new one"
@@ -36,9 +40,9 @@ class GivenUpError(ClusterUnavailableError):
         self.forgotten = forgotten
 
 
-def boottime() -> float:
-    """Seconds since the machine has started, its sleep included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def time_of_day() -> datetime:
+    """The time that this machine's clock says."""
+    return datetime.now(UTC)
 
 
 class Lease:
@@ -50,6 +54,7 @@ class Lease:
         node: str,
         identity: str,
         clock: Callable[[], float] = boottime,
+        today: Callable[[], datetime] = time_of_day,
     ) -> None:
         """`identity` is the state directory's: another one may not have the node's name."""
         self.node = node
@@ -57,12 +62,18 @@ class Lease:
         # The process: whoever had the name before in the same state directory works no more.
         self.holder = secrets.token_hex(16)
         self.state = READY
+        # Gateways send nobody to a node that joins: it has not compared its sessions yet.
+        self.joining = True
+        # What is wrong with this machine's clock, or the database's, as of the last renewal.
+        self.apart: Apart | None = None
         self._lost: str | None = None
         self._database = database
         self.identity = identity
         self._report: Callable[[], NodeReport] = lambda: _empty(node)
         self._clock = clock
-        self._believed_until = float("-inf")
+        self._today = today
+        # When the last renewal that was acknowledged was sent.
+        self.renewed_at = float("-inf")
 
     def tells(self, report: Callable[[], NodeReport]) -> None:
         """From now on, the node says this of itself."""
@@ -76,7 +87,7 @@ class Lease:
     @property
     def seconds_left(self) -> float:
         """For how long it may believe so."""
-        return max(0.0, self._believed_until - self._clock())
+        return max(0.0, self.renewed_at + LEASE_SECONDS - self._clock())
 
     def check(self) -> None:
         """Raises: ClusterUnavailableError if the node has no epoch, or has lost it."""
@@ -89,11 +100,13 @@ class Lease:
             )
 
     async def register(self, sent: int = 0) -> None:
-        """Takes the name, and an epoch. The lease itself begins with the first renewal.
+        """Takes the name, and an epoch, and joins. The lease begins with the first renewal.
 
         `sent` is the highest id that the outbox has ever given. Raises: ConfigError if another
         state directory has the name; ClusterUnavailableError.
         """
+
+        self.joining = True
 
         async def take(connection: DatabaseConnection) -> tuple[int, str]:
             return await self._take(connection, sent)
@@ -107,7 +120,7 @@ class Lease:
         self._lost = None
 
     async def _take(self, connection: DatabaseConnection, sent: int) -> tuple[int, str]:
-        report = json.dumps(reports.stored(self._report()))
+        report = self._said()
         row = await connection.fetchrow(
             "SELECT epoch, identity, state, until > clock_timestamp() AS alive FROM nodes"
             " WHERE name = $1 FOR UPDATE",
@@ -140,30 +153,37 @@ class Lease:
         )
         return epoch, state
 
+    def _said(self) -> str:
+        return json.dumps({**reports.stored(self._report()), "joining": self.joining})
+
     async def renew(self) -> None:
         """Renews the lease and tells what the node is.
 
         Raises: GivenUpError, ClusterUnavailableError.
         """
         self.check()
-        report = json.dumps(reports.stored(self._report()))
+        report = self._said()
 
         async def update(connection: DatabaseConnection) -> str:
-            state: str | None = await connection.fetchval(
+            asked = self._today()
+            row = await connection.fetchrow(
                 f"UPDATE nodes SET renewed = clock_timestamp(), until = {_UNTIL}, report = $4"  # noqa: S608
                 " WHERE name = $1 AND epoch = $2 AND holder = $3 AND state <> 'gone'"
-                " RETURNING state",
+                " RETURNING state, renewed",
                 *(self.node, self.epoch, self.holder, report),
             )
-            return state or await self._gone(connection)
+            if row is None:
+                return await self._gone(connection)
+            self.apart = clocks_apart(row["renewed"], asked, self._today())
+            return str(row["state"])
 
         sent_at = self._clock()
         try:
             self.state = await self._database.statement(update)
         except GivenUpError as error:
-            self._lost, self._believed_until = error.detail, float("-inf")
+            self._lost, self.renewed_at = error.detail, float("-inf")
             raise
-        self._believed_until = sent_at + LEASE_SECONDS
+        self.renewed_at = sent_at
 
     async def hold(self, connection: DatabaseConnection, *, expired: bool = False) -> None:
         """Keeps the node's epoch as it is until the commit; `expired`: the lease may have ended.

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from orchestrator.cluster.base import Capacity
-from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease, boottime
+from orchestrator.cluster.postgres.lease import RENEWAL_SECONDS, GivenUpError, Lease
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.ground.task_scope import together
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.host.node.boot import boottime
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,11 @@ class PostgresMembership:
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
         self._member = False
+        # Whether the places were compared since the cluster last failed to answer.
+        self._compared = False
         self._said = ""
+        self._clocks_agree = True
+        self._of_renewals: list[Callable[[], None]] = []
 
     @property
     def epoch(self) -> int:
@@ -44,6 +50,15 @@ class PostgresMembership:
     def state(self) -> str:
         """As `Membership.state`."""
         return self._lease.state
+
+    @property
+    def renewed_at(self) -> float:
+        """As `Membership.renewed_at`."""
+        return self._lease.renewed_at
+
+    def on_renewal(self, subscriber: Callable[[], None]) -> None:
+        """As `Membership.on_renewal`."""
+        self._of_renewals.append(subscriber)
 
     async def join(self, capacity: Capacity, joined: Joined) -> None:
         """As `Membership.join`. Raises: ConfigError."""
@@ -65,13 +80,52 @@ class PostgresMembership:
         """Joins unless it is a member, and renews. Raises: ConfigError, ClusterUnavailableError."""
         if not self._member:
             await self._lease.register(await self._sent())
-            await joined()
-            self._member = True
+            # What has no place yet takes one by the comparison, for which the lease must last.
+            await self._lease.renew()
+            await self._compare(joined)
+            self._lease.joining, self._member = False, True
         try:
             await self._lease.renew()
         except GivenUpError as error:
             self._member = not error.forgotten
             raise
+        except ClusterUnavailableError:
+            self._compared = False
+            raise
+        self._compare_clocks()
+        for subscriber in self._of_renewals:
+            subscriber()
+        if not self._compared:
+            # What was asked of the cluster meanwhile may have been done without an answer.
+            await self._compare(joined)
+
+    def _compare_clocks(self) -> None:
+        """Says it when they begin to differ, and when they agree again."""
+        apart, agreed = self._lease.apart, self._clocks_agree
+        self._clocks_agree = apart is None
+        if apart is not None and agreed:
+            log.warning("%s: %s", *apart)
+        elif apart is None and not agreed:
+            log.info("this machine's clock and that of the cluster's database agree again")
+
+    async def _compare(self, joined: Joined) -> None:
+        """Compares the places, while the lease is renewed. Raises: ClusterUnavailableError."""
+        async with together() as begin:
+            renewing = begin(self._renewing())
+            await joined()
+            renewing.cancel()
+        self._compared = True
+
+    async def _renewing(self) -> None:
+        """Renews while it joins, which may take longer than a lease lasts. Raises: GivenUpError."""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                await self._lease.renew()
+            except GivenUpError:
+                raise
+            except ClusterUnavailableError as error:
+                self._complain(str(error))
 
     def _complain(self, why: str) -> None:
         """Once for each reason, not every three seconds."""

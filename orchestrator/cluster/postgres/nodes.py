@@ -24,12 +24,15 @@ SELECT (SELECT count(*) FROM places WHERE node = $1) AS sessions,
 # By owner, in the order in which all transactions lock several.
 _FREED = """
 WITH gone AS (
-    DELETE FROM places WHERE node = $1 RETURNING owner, sessions, micro_cpus, memory_bytes
+    DELETE FROM places WHERE node = $1 RETURNING id, owner, sessions, micro_cpus, memory_bytes
+), copied AS (
+    DELETE FROM workspace_copies WHERE id IN (SELECT id FROM gone) RETURNING owner, bytes
 ), emptied AS (
     DELETE FROM workspaces WHERE node = $1 RETURNING owner, bytes
 ), freed AS (
     SELECT owner, sessions, micro_cpus, memory_bytes, 0 AS workspaces, 0 AS bytes FROM gone
     UNION ALL SELECT owner, 0, 0, 0, 1, bytes FROM emptied
+    UNION ALL SELECT owner, 0, 0, 0, 0, bytes FROM copied
 )
 SELECT owner, -sum(sessions)::bigint, -sum(micro_cpus)::bigint, -sum(memory_bytes)::bigint,
     -sum(workspaces)::bigint, -sum(bytes)::bigint
@@ -89,6 +92,8 @@ class NodeAdmin:
                 owner, *amounts = row.values()
                 await give(connection, owner, Counted(*amounts))
             await connection.execute("DELETE FROM key_shares WHERE node = $1", name)
+            # What it has offered only. What was given to it keeps the files where they were.
+            await connection.execute("DELETE FROM moves WHERE node = $1 AND NOT committed", name)
             return counts
 
         return await self._database.transaction(work)

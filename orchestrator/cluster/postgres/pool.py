@@ -82,6 +82,8 @@ class ClusterDatabase:
         try:
             await self.transaction(look)
         except ClusterUnavailableError as error:
+            if isinstance(error.__cause__, schema.MisfitError):
+                raise ConfigError(f"the cluster's database {error.__cause__}") from None
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None
             raise

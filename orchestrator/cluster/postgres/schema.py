@@ -31,6 +31,10 @@ CREATE TABLE IF NOT EXISTS migrations (
 """
 
 
+class MisfitError(ConfigError):
+    """A database that this program can't use; the message begins with the verb."""
+
+
 class Migration(NamedTuple):
     """One step. `programs`: programs must know at least that version to use the tables after it."""
 
@@ -74,10 +78,10 @@ async def state(connection: DatabaseConnection) -> State | None:
 
 
 async def check(connection: DatabaseConnection, cluster: str) -> None:
-    """Raises: ConfigError unless these are that cluster's tables, and fit this program."""
+    """Raises: MisfitError unless these are that cluster's tables, and fit this program."""
     problem = misfit(await state(connection), cluster, migrations()[-1].version)
     if problem is not None:
-        raise ConfigError(problem)
+        raise MisfitError(problem)
 
 
 def misfit(found: State | None, cluster: str, ours: int) -> str | None:

@@ -16,7 +16,8 @@ HOP_BY_HOP = frozenset(
 
 def values(headers: Headers, name: str) -> list[str]:
     """The values of a header, in order."""
-    return [value for each, value in headers if each.lower() == name.lower()]
+    lower = name.lower()
+    return [value for each, value in headers if each.lower() == lower]
 
 
 def declared(headers: Headers) -> frozenset[str]:
@@ -27,6 +28,8 @@ def declared(headers: Headers) -> frozenset[str]:
 
 def sendable(value: str) -> bool:
     """Whether it is text: what is not UTF-8 can't be sent on."""
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

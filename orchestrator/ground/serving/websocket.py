@@ -11,10 +11,13 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
+from typing import Protocol
 
-from aiohttp import ClientResponse, StreamReader, hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.base_protocol import BaseProtocol
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import StreamWriter
+from multidict import CIMultiDictProxy
 
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.serving import stream
@@ -31,12 +34,24 @@ _ACCEPT_NAME = "Sec-WebSocket-Accept"
 _AGREED = ("Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions")
 
 
+class Handshake(Protocol):
+    """The head of a server's answer."""
+
+    @property
+    def status(self) -> int:
+        """The status."""
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers."""
+
+
 def is_websocket(request: web.Request) -> bool:
     """Whether it begins a WebSocket."""
-    sent = [*request.headers.items()]
-    connection = ",".join(values(sent, hdrs.CONNECTION)).lower().split(",")
-    protocol = request.headers.get(hdrs.UPGRADE, "").strip().lower()
-    return protocol == "websocket" and "upgrade" in map(str.strip, connection)
+    if request.headers.get(hdrs.UPGRADE, "").strip().lower() != "websocket":
+        return False
+    connection = ",".join(request.headers.getall(hdrs.CONNECTION, ())).lower().split(",")
+    return "upgrade" in map(str.strip, connection)
 
 
 def upgrade(request: web.Request) -> Headers:
@@ -49,7 +64,7 @@ def upgrade(request: web.Request) -> Headers:
     return [*_UPGRADE, *_named([*request.headers.items()], names)]
 
 
-def is_accepted(request: web.Request, answer: ClientResponse) -> bool:
+def is_accepted(request: web.Request, answer: Handshake) -> bool:
     """Whether the server's answer accepts the WebSocket that the request begins."""
     if answer.status != HTTPStatus.SWITCHING_PROTOCOLS or not is_websocket(request):
         return False
@@ -58,25 +73,32 @@ def is_accepted(request: web.Request, answer: ClientResponse) -> bool:
 
 
 async def pass_websocket(
-    request: web.Request, answer: ClientResponse, added: Headers, idle_seconds: float | None
+    request: web.Request,
+    answer: Handshake,
+    server: ResponseHandler | None,
+    added: Headers,
+    idle_seconds: float | None,
 ) -> web.StreamResponse:
     """Accepts it as the server did, and returns when either side has closed its connection.
 
+    `server` is the connection of the answer; None: it has ended already.
+
     Raises: ConnectionError if one has gone; TimeoutError if nothing passes for so long.
     """
-    connection = answer.connection
-    if connection is None or connection.protocol is None:
+    if server is None:
         raise ConnectionResetError("the server has gone")
     told = _named([*answer.headers.items()], (_ACCEPT_NAME, *_AGREED))
     response = web.StreamResponse(status=answer.status, headers=[*_UPGRADE, *told, *added])
     response.force_close()
     await stream.begin(request, response)
-    inside = _Arriving(connection.protocol)
-    connection.protocol.read_timeout = None
-    connection.protocol.set_parser(inside, inside.stream)
+    inside = _Arriving(server)
+    server.read_timeout = None
+    server.set_parser(inside, inside.stream)
+    if not server.is_connected():
+        inside.feed_eof()  # its connection has ended meanwhile
     outside = _Arriving(request.protocol)
     request.protocol.set_parser(outside)  # type: ignore[arg-type]
-    to_server = StreamWriter(connection.protocol, asyncio.get_running_loop())
+    to_server = StreamWriter(server, asyncio.get_running_loop())
     await _both((outside.stream, to_server.write), (inside.stream, response.write), idle_seconds)
     return response
 

@@ -27,6 +27,11 @@ def both(first: Effect, second: Effect) -> Effect:
     return apply
 
 
+def all_of(first: Effect, *others: Effect | None) -> Effect:
+    """An effect that runs the first, and those of the others that are not None."""
+    return functools.reduce(both, (each for each in others if each is not None), first)
+
+
 def together(*effects: Effect | None) -> Effect | None:
     """An effect that runs all of these that are not None; None if there are none."""
     found = [each for each in effects if each is not None]

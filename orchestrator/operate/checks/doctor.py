@@ -54,6 +54,7 @@ from orchestrator.operate.checks.host import (
     check_port,
     check_resources,
 )
+from orchestrator.operate.checks.in_cluster.cluster import CLUSTER, node_checks
 from orchestrator.operate.checks.inside import Inside, Look, looking
 from orchestrator.operate.checks.levels import level_checks
 from orchestrator.operate.checks.loop import LOOP, check_loop
@@ -131,13 +132,14 @@ async def _examine(
 ) -> list[Check]:
     state_dir = settings.state_dir
     of_levels = settings.default_images
-    facts, stored, level_images, first, (image, tried, inside) = await asyncio.gather(
+    facts, stored, level_images, clustered, first, (image, tried, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", UNKNOWN_KERNEL, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
             DatabaseCheck(_late(DATABASE)),
         ),
         within(check_level_images(engine, of_levels), _SECONDS, _late(LEVEL_IMAGES)),
+        within(node_checks(settings), _SECONDS, [_late(CLUSTER)]),
         asyncio.gather(
             within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
@@ -184,6 +186,7 @@ async def _examine(
         *resources,
         clock,
         port,
+        *clustered,
         loop,
     ]
     found = facts_of(
@@ -242,7 +245,7 @@ async def _inside(settings: Settings, look: Look) -> Kernel | None:
 
 def _known(settings: Settings) -> Mapping[str, Level]:
     try:
-        return load_levels(settings.levels_dir)
+        return load_levels(settings.levels_dir, cluster=settings.cluster is not None)
     except ConfigError:
         return load_levels()  # the files' own check reports the error
 

@@ -129,7 +129,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
 def check_policy(settings: Settings) -> Check:
     """Whether files of policy are usable, and only their owner can edit them."""
     try:
-        levels = load_levels(settings.levels_dir)
+        levels = load_levels(settings.levels_dir, cluster=settings.cluster is not None)
         check_levels(settings.secrets, levels)
         SessionPolicies(settings.session_policies_dir)
         templates = TemplateFiles(settings.templates_dir)

@@ -28,14 +28,14 @@ def check_uids(settings: Settings) -> Check:
     base, count = settings.uid_base, settings.uid_count
     if base is None:
         return ok(UIDS, f"a free range of {count} uids is chosen at each start")
-    if is_free(base, count) or _runs(settings):
+    if is_free(base, count) or runs(settings):
         return ok(UIDS, f"workspaces have the uids {base} to {base + count - 1}")
     detail = f"another instance on this machine uses some of the uids {base} to {base + count - 1}"
     return failure(UIDS, detail, "set another PADDOCK_UID_BASE, or leave it out")
 
 
-def _runs(settings: Settings) -> bool:
-    """Whether a control plane uses the state directory, and so the range."""
+def runs(settings: Settings) -> bool:
+    """Whether a control plane uses the state directory, and so the range. Blocks."""
     try:
         os.close(directories.lock(settings.state_dir))
     except BlockingIOError:

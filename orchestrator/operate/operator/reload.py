@@ -65,6 +65,7 @@ class Reload:
         """
         self.problems: dict[Path, str] = {}
         directory = self._directory = settings.levels_dir
+        in_cluster = self._in_cluster = settings.cluster is not None
         self.key_files = FollowedKeys(settings)
         self.keys = self.key_files.ring
         # A file must exist to be watched.
@@ -73,12 +74,12 @@ class Reload:
         images_path = settings.images_path
         images_seen = fingerprints([images_path])
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
-        self.levels = Levels(load_levels(directory))
+        self.levels = Levels(load_levels(directory, cluster=in_cluster))
         self._runtimes = Runtimes(settings.runtime)
         self.images = ListedImages(listed(settings), settings.default_images)
 
         def read_levels() -> Callable[[], None]:
-            levels = load_levels(directory, self._runtimes.known)
+            levels = load_levels(directory, self._runtimes.known, cluster=in_cluster)
             return lambda: self.levels.replace(levels)
 
         def read_images() -> Callable[[], None]:
@@ -164,7 +165,7 @@ class Reload:
         """Holds levels to the engine's runtimes, from now on. Raises: ConfigError."""
         self._runtimes = runtimes
         if self._directory is not None:
-            read = partial(load_levels, self._directory, runtimes.known)
+            read = partial(load_levels, self._directory, runtimes.known, cluster=self._in_cluster)
             await self._reads.call(read, _READ_SECONDS)
 
     def watch(self, recorder: Recorder, tasks: Tasks) -> None:

@@ -12,22 +12,28 @@ from orchestrator.operate.snapshots.manifest import SnapshotForm
 from orchestrator.operate.snapshots.spool import Spool
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.turn import TurnRecord
+from orchestrator.record.audit.recorded_event import Recorded
 
 _READ_SECONDS = 60
 
 
 class TakenSnapshot:
-    """A snapshot that can be sent. `skipped` are the first of the names that it leaves out."""
+    """A snapshot that can be sent. `skipped` are the first of the names that it leaves out.
+
+    `recorded` is the event that names its digest.
+    """
 
     def __init__(
         self,
         manifest: bytes,
         parts: list[PartFacts],
         skipped: list[str],
+        recorded: Recorded,
         spool: Spool,
         held: ExitStack,
     ) -> None:
         self.manifest, self.parts, self.skipped = manifest, parts, skipped
+        self.recorded = recorded
         self._spool, self._held = spool, held
 
     async def chunks(self) -> AsyncIterator[bytes]:

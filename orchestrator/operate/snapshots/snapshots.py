@@ -35,6 +35,7 @@ from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.runs import queue, timeline_rows
 from orchestrator.programs.turns.turn import TurnRecord
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.policy_files import SessionPolicies
@@ -88,8 +89,8 @@ class Snapshots:
         self._keys: set[str] = set()
 
     @contextmanager
-    def _place(self, principal: Principal) -> Iterator[None]:
-        """Counts a snapshot of this key until the end of the block.
+    def _place(self, principal: Principal) -> Iterator[ExitStack]:
+        """Counts a snapshot of this key until the end of the stack, which is that of the block.
 
         Raises: CapacityExhaustedError.
         """
@@ -100,10 +101,9 @@ class Snapshots:
                 retry_after=_RETRY_SECONDS,
             )
         self._keys.add(account)
-        try:
-            yield
-        finally:
-            self._keys.discard(account)
+        with ExitStack() as held:
+            held.callback(self._keys.discard, account)
+            yield held
 
     def _spool(self) -> Spool:
         settings = self._settings
@@ -124,16 +124,27 @@ class Snapshots:
             raise ConflictError("a session with a context pack has no snapshot: issue it again")
         if session.family.shares:
             raise ConflictError("a child that reads its parent's workspace has no snapshot")
-        with ExitStack() as held:
-            held.enter_context(self._place(principal))
-            spool = self._spool()
-            held.callback(spool.close)
+        with self._place(principal) as held:
             suspensions = self._sessions.suspensions
             async with suspensions.without_sandbox(principal, session, "snapshot"):
-                taken = await self._take(principal, session, spool)
-            return TakenSnapshot(*taken, spool, held.pop_all())
+                return await self._taken(principal, session, held)
 
-    async def _take(self, principal: Principal, session: Session, spool: Spool) -> _Parts:
+    async def pack(self, principal: Principal, session: Session) -> TakenSnapshot:
+        """Likewise, of a session that its caller holds without a sandbox."""
+        with self._place(principal) as held:
+            return await self._taken(principal, session, held)
+
+    async def _taken(
+        self, principal: Principal, session: Session, held: ExitStack
+    ) -> TakenSnapshot:
+        spool = self._spool()
+        held.callback(spool.close)
+        parts, recorded = await self._take(principal, session, spool)
+        return TakenSnapshot(*parts, recorded, spool, held.pop_all())
+
+    async def _take(
+        self, principal: Principal, session: Session, spool: Spool
+    ) -> tuple[_Parts, Recorded]:
         turns, notes = await self._turns(session)
         conversation = await self._database.read(partial(_conversation, session_key=session.key))
         area = self._storage.area(session.workspace, session.key) if session.stages else None
@@ -150,7 +161,7 @@ class Snapshots:
             return data, parts, skipped
 
         data, parts, skipped = await self._call(pack)
-        await self._recorder.record(
+        recorded = await self._recorder.record(
             session,
             EventDraft(
                 "session.snapshot",
@@ -164,7 +175,7 @@ class Snapshots:
                 },
             ),
         )
-        return data, parts, skipped
+        return (data, parts, skipped), recorded
 
     async def _turns(self, session: Session) -> tuple[list[TurnRecord], Notes]:
         """Raises: ConflictError if one runs; TooLargeError."""
@@ -202,9 +213,8 @@ class Snapshots:
         `check` raises pydantic's error for a turn that can't be shown. Raises: SnapshotError,
         TooLargeError, CapacityExhaustedError.
         """
-        held = ExitStack()
-        held.enter_context(self._place(principal))
-        received = ReceivedSnapshot(self._spool(), held)
+        with self._place(principal) as place:
+            received = ReceivedSnapshot(self._spool(), place.pop_all())
 
         def listed(data: bytes) -> list[PartFacts]:
             received.learn(data, manifests.read(data, check))
@@ -245,25 +255,31 @@ class Snapshots:
         `Sessions.create`; SnapshotError for a hostile part, ConflictError for a known id.
         """
         with received:
-            manifest = received.manifest
-            policy = self._policies.resolve(request.policy, "session.policy")
-            staged = STAGED in received.spool
-            if staged and not policy.world_rules.proposal_mode:
-                raise ValidationError(
-                    f"{STAGED} needs a policy with proposal mode", field="session.policy"
-                )
-            anew = session_id not in (None, request.id)
-            carried = Carried(
-                sha256=received.sha256,
-                session_id=request.id or "",
-                created_at=now() if anew else manifest.created_at,
-                episodes=manifest.episodes,
-                consumed={} if anew else manifest.used(),
-                fill=partial(self._fill, received),
-                keep=partial(_importing, received),
+            return await self._sessions.create(
+                principal, self.wanted(received, request, session_id)
             )
-            wanted = replace(request, id=session_id or request.id, policy=policy, carried=carried)
-            return await self._sessions.create(principal, wanted)
+
+    def wanted(
+        self, received: ReceivedSnapshot, request: NewSession, session_id: str | None = None
+    ) -> NewSession:
+        """The request with all that the snapshot has. Raises: ValidationError."""
+        manifest = received.manifest
+        policy = self._policies.resolve(request.policy, "session.policy")
+        if STAGED in received.spool and not policy.world_rules.proposal_mode:
+            raise ValidationError(
+                f"{STAGED} needs a policy with proposal mode", field="session.policy"
+            )
+        anew = session_id not in (None, request.id)
+        carried = Carried(
+            sha256=received.sha256,
+            session_id=request.id or "",
+            created_at=now() if anew else manifest.created_at,
+            episodes=manifest.episodes,
+            consumed={} if anew else manifest.used(),
+            fill=partial(self._fill, received),
+            keep=partial(_importing, received),
+        )
+        return replace(request, id=session_id or request.id, policy=policy, carried=carried)
 
     async def _fill(self, received: ReceivedSnapshot, session: Session) -> None:
         """Makes the new session's workspace, and what it has staged."""

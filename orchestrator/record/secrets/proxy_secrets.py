@@ -17,7 +17,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, together
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.placeholders import filled
@@ -27,6 +27,7 @@ from orchestrator.record.secrets.shared_secrets import SharedSecrets, Snapshot
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_secrets import SecretUse
 from orchestrator.state import secret_rows
+from orchestrator.state.moving.continued import CarriedSecret
 from orchestrator.state.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
@@ -148,6 +149,10 @@ class ProxySecrets:
         """The holders of secrets that were set over the API."""
         return list(self._held)
 
+    def own_of(self, session: Session) -> list[Secret]:
+        """The session's own."""
+        return list(self._held.get(holder_of(session), {}).values())
+
     def get(self, holder: Holder, name: str) -> Secret | None:
         """One that was set over the API."""
         return self._held.get(holder, {}).get(name)
@@ -190,6 +195,22 @@ class ProxySecrets:
                 self._end_with(place)
             self._put(secret)
         return secret
+
+    def bringing(self, session: Session, carried: Iterable[CarriedSecret]) -> Effect | None:
+        """An effect that stores the secrets with which a session comes from another node.
+
+        The session has them from now on, until it ends.
+        """
+        brought = [each.held_by(holder_of(session)) for each in carried]
+        effects = []
+        for secret in brought:
+            if secret.value is not None:
+                sealed = self._sealer.seal(secret.value, secret_rows.bound(secret))
+                effects.append(secret_rows.putting(secret, sealed))
+            self._put(secret)
+        if brought:
+            self._end_with(session)
+        return together(*effects)
 
     async def remove(self, principal: Principal, place: Place, name: str) -> Secret:
         """Removes a secret; no later request has it.

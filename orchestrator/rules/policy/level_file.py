@@ -44,6 +44,8 @@ MOST_RATE = 4_000_000_000
 NetworkMode = Literal["none", "egress", "open"]
 # Whom commands see themselves as.
 CommandUser = Literal["sandbox", "root"]
+# Where the events that begin and end a session are durable before the answer is given.
+Durability = Literal["node", "cluster"]
 # A smaller file system has no room for what a package manager keeps.
 LEAST_ROOT_BYTES = 64 * _MIB
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
@@ -185,6 +187,7 @@ class LevelTable(_Table):
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
     audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
     idle_action: Annotated[IdleAction, Strict(False)] = IdleAction.END
+    durability: Durability = "node"
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
     runtime: _Runtime | None = None

@@ -13,13 +13,14 @@ from typing import Any
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import NO_RATES, Limits, Rates
-from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.requirements import Requirements
 from orchestrator.rules.egress.rules import NO_RULES, Rules
+from orchestrator.rules.policy.level_checks import check_files
 from orchestrator.rules.policy.level_file import (
     DEFAULT_AUDIT_BYTES,
     MINIMUMS,
     CommandUser,
+    Durability,
     LevelFile,
     NetworkMode,
     RiskTier,
@@ -78,6 +79,8 @@ class Level:
     runtime: str | None = None
     # What happens to its idle sessions, unless they ask for something else.
     idle_action: IdleAction = IdleAction.END
+    # Where its sessions' start and end are durable before the answer: here, or in the cluster, too.
+    durability: Durability = "node"
     # Whom its commands see themselves as: the session's user, or uid 0 of a user namespace.
     user: CommandUser = "sandbox"
     # The size of the writable layer over the image, which only root inside may have; None: none.
@@ -119,6 +122,7 @@ class Level:
             "images": None if self.images is None else list(self.images),
             "runtime": self.runtime,
             "idle_action": self.idle_action,
+            "durability": self.durability,
             "user": self.user,
             "root_bytes": self.root_bytes,
             "sha256": self.sha256,
@@ -163,20 +167,22 @@ class Levels(Mapping[str, Level]):
 
 
 def load_levels(
-    directory: Path | None = None, runtimes: Collection[str] | None = None
+    directory: Path | None = None,
+    runtimes: Collection[str] | None = None,
+    *,
+    cluster: bool = False,
 ) -> dict[str, Level]:
     """The packaged levels and those of `directory` by name, lowest first.
 
     A file there with the name of a packaged level replaces it completely. `runtimes` are those that
-    the engine has; None: it was not asked. Raises: ConfigError that names the file, the line and
-    the field, also if the directory can't be listed.
+    the engine has; None: it was not asked. `cluster`: this machine is a node of one. Raises:
+    ConfigError that names the file, the line and the field, also if the directory can't be listed.
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
         paths |= {_level_name(path): path for path in table_files(directory)}
     files = {name: LevelFile(path) for name, path in paths.items()}
-    _check_ranks(files)
-    _check_runtimes(files, runtimes)
+    check_files(files, runtimes, packaged=_PACKAGED, cluster=cluster)
     return {
         name: _level(name, file)
         for name, file in sorted(files.items(), key=lambda item: item[1].table.rank)
@@ -190,25 +196,6 @@ def _level_name(path: Path) -> str:
             "of a-z 0-9 -"
         )
     return path.stem
-
-
-def _check_ranks(files: Mapping[str, LevelFile]) -> None:
-    """Raises ConfigError if two levels have the same rank, which would leave them unordered."""
-    taken: dict[int, str] = {}
-    # Report the operator's file rather than the packaged one.
-    for name, file in sorted(files.items(), key=lambda item: item[1].path.parent != _PACKAGED):
-        rank = file.table.rank
-        if rank in taken:
-            raise file.error(("rank",), f"{rank} is also the rank of {taken[rank]}")
-        taken[rank] = name
-
-
-def _check_runtimes(files: Mapping[str, LevelFile], runtimes: Collection[str] | None) -> None:
-    """Raises ConfigError if a level names a runtime that the engine does not have."""
-    for file in files.values():
-        refused = unknown_runtime(file.table.runtime, runtimes)
-        if refused is not None:
-            raise file.error(("runtime",), refused)
 
 
 def _level(name: str, file: LevelFile) -> Level:
@@ -237,6 +224,7 @@ def _level(name: str, file: LevelFile) -> Level:
         images=None if table.images is None else tuple(table.images),
         runtime=table.runtime,
         idle_action=table.idle_action,
+        durability=table.durability,
         user=table.user,
         root_bytes=table.root_bytes,
         sha256=hashlib.sha256(file.text.encode()).hexdigest(),

@@ -11,25 +11,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.serving import certificates
+from orchestrator.ground.serving.certificates import certificate_text, key_text
 from orchestrator.ground.store import directories
 from sandbox_agent.decide.protocol import CA_BUNDLE_NAME, CA_NAME
 
 _KEY_FILE, _LEAF_FILE, _PUBLIC = "ca.pem", "leaf.pem", "public"
 _LIFE, _RENEWED_BEFORE = timedelta(days=730), timedelta(days=90)
 _LEAF_LIFE = timedelta(days=7)
-# Clocks differ.
-_BEFORE = timedelta(hours=1)
 # The files in which systems keep all roots that they trust.
 _ROOTS = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -60,7 +52,7 @@ class Authority:
         self._directory = authority_directory(state_dir)
         self._public = public_directory(state_dir)
         self._trusted = trusted
-        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        self._leaf_key = certificates.new_key()
         path = self._directory / _KEY_FILE
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -85,56 +77,43 @@ class Authority:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["http/1.1"])
         leaf = self._directory / _LEAF_FILE
-        _write(leaf, _private(self._leaf_key) + _pem(certificate), 0o600)
+        _write(leaf, key_text(self._leaf_key) + certificate_text(certificate), 0o600)
         context.load_cert_chain(leaf)
         return context
 
     def _load(self, data: bytes) -> None:
         """Raises: ValueError, TypeError."""
-        key = load_pem_private_key(data, None)
         certificate, *self._former = x509.load_pem_x509_certificates(data)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("not a key of an elliptic curve")
-        if key.public_key() != certificate.public_key():
-            raise ValueError("not the certificate's key")
-        self._key, self._certificate = key, certificate
+        self._issuer = certificates.read_issuer(data, certificate)
 
     def _renew(self) -> None:
         """Makes another one before this one expires; both are trusted then. Raises: OSError."""
-        if self._certificate.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
-            self._make(self._certificate)
+        own = self._issuer.certificate
+        if own.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
+            self._make(own)
             self._load((self._directory / _KEY_FILE).read_bytes())
             self._publish()
 
     def _make(self, *former: x509.Certificate) -> None:
         """Raises: OSError."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("Paddock inspection")
-        certificate = (
-            _builder(name, name, key.public_key(), _LIFE)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs=True), critical=True)
-            .sign(key, SHA256())
-        )
+        made = certificates.new_issuer("Paddock inspection", _LIFE)
         path = self._directory / _KEY_FILE
-        directories.write_file(path, _private(key) + _pem(certificate, *former))
+        text = key_text(made.key) + certificate_text(made.certificate, *former)
+        directories.write_file(path, text)
 
     def _leaf(self, host: str) -> x509.Certificate:
-        issuer = self._certificate
-        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        return (
-            _builder(issuer.subject, _name("Inspected"), self._leaf_key.public_key(), _LEAF_LIFE)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(signer, critical=False)
-            .sign(self._key, SHA256())
+        return certificates.signed(
+            self._issuer,
+            "Inspected",
+            self._leaf_key.public_key(),
+            [x509.DNSName(host)],
+            [ExtendedKeyUsageOID.SERVER_AUTH],
+            _LEAF_LIFE,
         )
 
     def _publish(self) -> None:
         """Raises: OSError."""
-        own = _pem(self._certificate, *self._former)
+        own = certificate_text(self._issuer.certificate, *self._former)
         more = [] if self._trusted is None else [self._trusted]
         roots = [path.read_bytes().rstrip() + b"\n" for path in (*_system_roots(), *more)]
         _write(self._public / CA_NAME, own, 0o644)
@@ -145,49 +124,6 @@ def _system_roots() -> Iterable[Path]:
     found = ssl.get_default_verify_paths().cafile
     places = [Path(place) for place in (found, *_ROOTS) if place is not None]
     return [path for path in places if path.is_file()][:1]
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _builder(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, life: timedelta
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .issuer_name(issuer)
-        .subject_name(subject)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + life)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    """`signs`: certificates, otherwise handshakes."""
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _pem(*certificates: x509.Certificate) -> bytes:
-    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
-
-
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

@@ -12,6 +12,7 @@ from itertools import islice
 
 from orchestrator.cluster.base import Holding, Mine, Places
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect, together
@@ -41,8 +42,9 @@ class PlaceComparison:
         sessions: Registry,
         session_places: SessionPlaces,
         moved: Callable[[Session], Awaitable[None]],
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
-        """`moved` ends a session whose place is another node's."""
+        """`moved` ends a session whose place is another node's. `settle` ends moves of sessions."""
         self._cluster = cluster
         self._places = places
         self._usage = usage
@@ -50,7 +52,10 @@ class PlaceComparison:
         self._registry = sessions
         self._session_places = session_places
         self._moved = moved
+        self._settle = settle
         self._serves = False
+        # A session that one comparison ends would look like one without a place to another.
+        self._comparing = asyncio.Lock()
 
     def serve(self) -> None:
         """From now on, sessions and volumes are created while it compares."""
@@ -58,13 +63,20 @@ class PlaceComparison:
 
     async def run(self) -> None:
         """Compares. Raises: ClusterUnavailableError, StoreError."""
+        async with self._comparing:
+            await self._run()
+
+    async def _run(self) -> None:
+        await self._settle()
         # Before the cluster is asked, so that it knows each of them.
-        live = self._registry.live
+        live = [each for each in self._registry.live if not each.moving]
         mine = await self._places.mine()
         if mine is None:
             return
         sizes = await self._database.read(all_sizes)
-        moved = [each for each in live if each.live and self._is_elsewhere(each, mine)]
+        # One that moves at this moment is settled by whoever moves it.
+        live = [each for each in live if each.live and not each.moving]
+        moved = [each for each in live if self._is_elsewhere(each, mine)]
         await asyncio.gather(*map(self._end, moved))
         for session in live:
             if session.live:
@@ -72,6 +84,7 @@ class PlaceComparison:
         await self._give_back(key for key in mine.sessions if not self._has(key))
         if not self._serves:
             await self._forget_workspaces(mine, sizes)
+        FaultPoint.START_COMPARED.reached()
 
     async def _compare(
         self, session: Session, holding: Holding | None, sizes: dict[str, int]
@@ -106,8 +119,7 @@ class PlaceComparison:
         except PaddockError as error:
             log.error("session %s has no place in the cluster: %s", session.id, error.detail)
             return
-        row = session_rows.updating(session, cluster=session.cluster, place=session.place)
-        await self._database.write(row)
+        await self._database.write(session_rows.with_place(session))
 
     def _has(self, key: str) -> bool:
         """Whether that session lives here, or is being created."""

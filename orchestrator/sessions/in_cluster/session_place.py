@@ -16,6 +16,7 @@ def claim_of(session: Session, quota: KeyLimits) -> Claim:
         amounts_of(session, session.limits),
         quota,
         summary_of(session),
+        session.terms.recovery or "none",
     )
 
 

@@ -20,7 +20,7 @@ class SessionPlaces:
     """The places of this node's sessions in `cluster`; '': it is in none. `node` is its name."""
 
     def __init__(self, cluster: str, node: str | None, places: Places) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._node = node
         self._places = places
 
@@ -47,7 +47,8 @@ class SessionPlaces:
             await self._give_back(session)
             raise
         if place.number:
-            session.cluster, session.place = self._cluster, place.number
+            session.cluster, session.place = self.cluster, place.number
+            session.ships = session.must_ship(session.level)
             self.name(session)
 
     def name(self, session: Session) -> None:

@@ -109,6 +109,21 @@ class ClusterSettings(BaseModel):
         "database does not answer. Then only handles of sessions work, and this machine's admin "
         "key.",
     )
+    cluster_retention: Annotated[int, Field(ge=86_400, le=3_153_600_000)] = Field(
+        default=31_536_000,
+        description="How long after its end a session is in the cluster's lists, and its copied "
+        "record in the database. Its record on its node is not affected.",
+    )
+    cluster_copy_bytes: Annotated[int, Field(ge=1_048_576, le=1_073_741_824)] = Field(
+        default=67_108_864,
+        description="The largest copy of a session that the cluster keeps in its database for "
+        "`recovery: snapshot`. A larger session is not copied, and its record says so.",
+    )
+    cluster_copy_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=60,
+        description="How long a session with `recovery: snapshot` must have been idle before it "
+        "is copied to the cluster.",
+    )
     node: _Name | None = Field(
         default=None, description="The name of this node, which no other node of the cluster has."
     )

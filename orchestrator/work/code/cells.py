@@ -265,7 +265,7 @@ class Cells:
     async def take_over(self, session: Session) -> None:
         """Ends the programs of contexts that an earlier control plane had; their names are lost.
 
-        A paused session's cannot end before it is resumed: `end_left` does it then.
+        A paused or fenced session's cannot end before it goes on: `end_left` does it then.
         """
         left = [command for command in session.running if is_runner(command)]
         if not left:
@@ -274,7 +274,7 @@ class Cells:
             command.waits = True  # it keeps nobody from suspending the session
         self._left[session.key] = left
         session.over.add_done_callback(lambda _: self._left.pop(session.key, None))
-        if session.status is Status.ACTIVE:
+        if session.status is Status.ACTIVE and not session.fenced:
             await self.end_left(session)
 
     async def end_left(self, session: Session) -> None:

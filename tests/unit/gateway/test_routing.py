@@ -1,13 +1,14 @@
 """Places are remembered, bounded, and asked for once."""
 
 import asyncio
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from gateway.members import Members
 from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold, Where
-from orchestrator.ground.errors import NodeUnavailableError
+from orchestrator.ground.errors import ClusterUnavailableError, NodeUnavailableError
 from tests.support.fake_cluster import FakeDirectory, no_tls, node
 
 
@@ -15,10 +16,12 @@ class _Slow(FakeDirectory):
     def __init__(self) -> None:
         super().__init__()
         self.go_on = asyncio.Event()
+        self.statements: list[list[str]] = []
 
-    async def place_of(self, session_id: str) -> Where | None:
+    async def places_of(self, session_ids: Collection[str]) -> Mapping[str, Where]:
+        self.statements.append([*session_ids])
         await self.go_on.wait()
-        return await super().place_of(session_id)
+        return await super().places_of(session_ids)
 
 
 async def _routes(directory: FakeDirectory, most: int = 100) -> Routes:
@@ -53,6 +56,34 @@ async def test_who_asks_at_the_same_time_asks_once() -> None:
     found = await asyncio.gather(*asking)
     assert {member.name for member, _ in found if member is not None} == {"one"}
     assert directory.looked_up == {"web": 1}
+    await routes.close()
+
+
+async def test_what_is_asked_for_meanwhile_is_in_one_statement() -> None:
+    directory = _Slow()
+    routes = await _routes(directory)
+    for number in range(50):
+        directory.places[f"s{number}"] = ("one", Hold.LIVE)
+    asking = [asyncio.ensure_future(routes.node_of(f"s{number}")) for number in range(60)]
+    await asyncio.sleep(0)
+    asking[40].cancel()
+    directory.go_on.set()
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(found[40], asyncio.CancelledError)
+    names = [
+        None if isinstance(each, BaseException) or each[0] is None else each[0].name
+        for each in found
+    ]
+    assert names == ["one"] * 40 + [None] + ["one"] * 9 + [None] * 10
+    assert sum(map(len, directory.statements)) == 60
+    assert len(directory.statements) <= 3
+    # There is always a next one.
+    directory.away = True
+    asked = [routes.look_up(f"t{number}") for number in range(10)]
+    refused = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(each, ClusterUnavailableError) for each in refused)
+    directory.away = False
+    assert await routes.look_up("s1") == Where("one", Hold.LIVE)
     await routes.close()
 
 
@@ -102,7 +133,7 @@ async def test_another_epoch_is_another_member() -> None:
     await members.refresh()
     assert not first.alive
     with pytest.raises(NodeUnavailableError):
-        first.client("paddock-api")  # type: ignore[arg-type]
+        first.upstream("paddock-api")  # type: ignore[arg-type]
     assert members.named("one") is not first
     assert members.any() is members.named("one")
     directory.known.clear()

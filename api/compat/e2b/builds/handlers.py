@@ -21,7 +21,7 @@ from api.compat.e2b.builds.built import (
 from api.compat.e2b.builds.carrying_out import carry_out
 from api.compat.e2b.builds.reuse import Recipe, shareable, states
 from api.compat.e2b.builds.steps import HOME, plan
-from api.compat.e2b.choice import DEFAULTS, chosen, image_names
+from api.compat.e2b.choice import chosen, image_names
 from api.compat.e2b.credential import credential
 from api.compat.spool import Spool, Spools
 from api.http.body import UPLOAD_PACE, arriving, check_encoding
@@ -32,6 +32,7 @@ from api.shape.context import Context, Kept
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.round_robin import asking
+from orchestrator.settings.e2b_names import DEFAULT_TEMPLATES
 from paddock.contract.snapshots import SnapshotKeyQuery
 
 # E2B's own images; Paddock's default image serves those who name them.
@@ -89,7 +90,7 @@ async def _live(context: Context, build: Build) -> None:
 async def _check_free(call: Call, name: str) -> None:
     """Raises: ConflictError for a name by which sandboxes would be made from something else."""
     operators = {each.name for each in (await call.done(list_templates)).items}
-    others = {*DEFAULTS, *call.plane.levels, *operators, *await image_names(call)}
+    others = {*DEFAULT_TEMPLATES, *call.plane.levels, *operators, *await image_names(call)}
     if name in others:
         raise ConflictError(f"{name} is there already, and no client's: choose another name")
 

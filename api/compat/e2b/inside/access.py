@@ -29,10 +29,10 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.rules.access.keys import Role, digest, is_handle
 from orchestrator.rules.policy.levels import ROOT
+from orchestrator.settings.e2b_names import SANDBOX_HEADER
 from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
-SANDBOX = "E2b-Sandbox-Id"
 # The interpreter's clients have no other credential than the one for what a sandbox serves.
 _TRAFFIC = "E2B-Traffic-Access-Token"
 _OPERATIONS = {"GET": "read", "HEAD": "read", "POST": "write"}
@@ -104,13 +104,13 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
         if session is not None:
             tokens.note(session, token)
         elif tokens.is_gone(token) or _was_its(plane, request, token):
-            raise GoneError(request.headers.get(SANDBOX, ""))
+            raise GoneError(request.headers.get(SANDBOX_HEADER, ""))
     return token
 
 
 def _was_its(plane: ControlPlane, request: web.Request, token: str) -> bool:
     """Whether it was the handle of the session that is named, which has ended."""
-    session = plane.sessions.registry.get(request.headers.get(SANDBOX, ""))
+    session = plane.sessions.registry.get(request.headers.get(SANDBOX_HEADER, ""))
     if session is None or session.live:
         return False
     return hmac.compare_digest(session.handle_sha256, digest(token))
@@ -135,7 +135,7 @@ def _signer(request: web.Request, tokens: Tokens) -> str:
         query["signature"],
         query.get("signature_expiration"),
     )
-    return signer(signed, tokens.live(request.headers.get(SANDBOX)), time.time())
+    return signer(signed, tokens.live(request.headers.get(SANDBOX_HEADER)), time.time())
 
 
 def enter(call: Call) -> Inside:
@@ -145,16 +145,18 @@ def enter(call: Call) -> Inside:
     ended or is paused; UnauthorizedError for the handle of another session.
     """
     principal = call.context.principal
-    given = call.request.headers.getall(SANDBOX, [])
+    given = call.request.headers.getall(SANDBOX_HEADER, [])
     if len(given) > 1:
-        raise ValidationError(f"the header {SANDBOX} is given twice", field=SANDBOX)
+        raise ValidationError(f"the header {SANDBOX_HEADER} is given twice", field=SANDBOX_HEADER)
     is_own = principal.role is Role.HANDLE
     if given:
         session_id = given[0]
     elif is_own:
         session_id = principal.name.removeprefix("handle:")
     else:
-        raise ValidationError(f"the header {SANDBOX} must name a sandbox", field=SANDBOX)
+        raise ValidationError(
+            f"the header {SANDBOX_HEADER} must name a sandbox", field=SANDBOX_HEADER
+        )
     context = call.in_session(session_id)
     try:
         session = context.session()

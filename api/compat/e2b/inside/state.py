@@ -6,13 +6,14 @@ from aiohttp import web
 
 from api.compat.call import Call
 from api.compat.e2b.failure import failure
-from api.compat.e2b.inside.access import SANDBOX, enter, inside_credential
+from api.compat.e2b.inside.access import enter, inside_credential
 from api.compat.e2b.inside.codes import GoneError
 from api.compat.protocol import Route
 from api.http.auth import check_role, identify
 from api.operations.sessions import inspect_session
 from api.shape.access import Access
 from orchestrator.ground.errors import PaddockError
+from orchestrator.settings.e2b_names import SANDBOX_HEADER
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.words import Status
 
@@ -24,11 +25,13 @@ async def _health(call: Call) -> web.StreamResponse:
         token = inside_credential(request, call.plane, kept)
         principal = identify(call.plane, token)
         check_role(principal, Access.READ)
-        session = call.plane.sessions.finder.find(principal, request.headers.get(SANDBOX, ""))
+        session = call.plane.sessions.finder.find(
+            principal, request.headers.get(SANDBOX_HEADER, "")
+        )
     except PaddockError:
         session = None
     if session is None or not session.live or session.status is Status.PAUSED:
-        raise GoneError(request.headers.get(SANDBOX, ""))
+        raise GoneError(request.headers.get(SANDBOX_HEADER, ""))
     return web.Response(status=204)
 
 

@@ -77,6 +77,8 @@ export type Archive = {
   session_key: string;
   session_id: string;
   owner: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** The file's name in the archive directory. */
   file: string;
   /** Of the file. */
@@ -96,9 +98,11 @@ export type ArchiveBody = {
 /** The archived chains, and by session the reasons for those refused; `more`: call again. */
 export type ArchiveRun = {
   items: readonly Archive[];
-  /** Reasons by session: its id, a slash, its incarnation. */
+  /** Reasons by session: its id, `/`, its incarnation. */
   refused: Record<string, string>;
   more: boolean;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** What an archive held, all of which is written now. */
@@ -123,6 +127,8 @@ export type ArchiveWritten = {
 export type Archives = {
   items: readonly Archive[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /**
@@ -1570,6 +1576,8 @@ export type Level = {
   noexec: boolean;
   /** Where any command is allowed: those known to write may name only paths in the workspace, /tmp, /dev and the session's writable mounts. */
   guard_writes: boolean;
+  /** Where the events that begin and end its sessions are durable before the answer: on their node, or in the cluster's database, too. */
+  durability: "node" | "cluster";
   /** What happens to idle sessions, unless they ask for something else. */
   idle_action: IdleAction;
   rates: LevelRates;
@@ -1808,10 +1816,11 @@ export type ModelPrices = {
   output: number;
 };
 
-/** Two paths in the workspace. */
-export type MoveBody = {
-  source: string;
-  destination: string;
+/** A session that was moved, and is active on its new node. */
+export type Moved = {
+  id: string;
+  /** The name of its node. */
+  node: string;
 };
 
 /** The body of `PUT /api/sessions/{id}`; the path has the id. */
@@ -1861,7 +1870,7 @@ export type NamedSessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
@@ -1875,6 +1884,8 @@ export type NamedSnapshot = {
   name: string;
   /** The key whose sessions can begin as it. */
   key: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** The session whose workspace it is a copy of. */
   session_id: string;
   status: "taking" | "ready";
@@ -1905,6 +1916,8 @@ export type NamedSnapshot = {
 export type NamedSnapshots = {
   items: readonly NamedSnapshot[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** Fewer requests than the level allows: what `allow` lists, without what `deny` lists. */
@@ -2748,7 +2761,7 @@ export type SessionBody = {
   episode_id?: string | null | undefined;
   /** Where it is put in a cluster. */
   placement?: PlacementBody | undefined;
-  /** What happens if its node is lost: `none`, it is there again when the node is. `snapshot` is refused where nothing keeps snapshots for that. */
+  /** What happens if its node is lost: `none`, it is there again when the node is; `snapshot`, another node goes on with its last copy, and it stands still while its node does not reach the cluster. Without a cluster, `snapshot` is refused. */
   recovery?: "none" | "snapshot" | undefined;
   /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
   from_snapshot?: string | null | undefined;
@@ -3424,6 +3437,8 @@ export type Volume = {
   name: string;
   /** The key whose sessions can have it. */
   key: string;
+  /** The node where it is; null without a cluster. */
+  node?: string | null | undefined;
   /** What it can hold at most, with its file system. */
   size_bytes: number;
   /** What it holds; null: the host does not count it, or did not answer in time. */
@@ -3437,6 +3452,8 @@ export type Volume = {
 export type VolumeBody = {
   name: string;
   size_bytes: number;
+  /** Where it is put in a cluster. */
+  placement?: PlacementBody | undefined;
 };
 
 /** A volume of the session's key, and where the session has it. */
@@ -3460,6 +3477,8 @@ export type VolumeUser = {
 export type Volumes = {
   items: readonly Volume[];
   next: string | null;
+  /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
+  missing?: readonly string[] | undefined;
 };
 
 /** There are no further changes. */
@@ -3520,6 +3539,18 @@ export type WorldRulesBody = {
   write_patterns?: readonly string[] | null | undefined;
   read_only?: boolean | null | undefined;
   proposal_mode?: boolean | null | undefined;
+};
+
+/** Where a session is moved. */
+export type paddock__contract__cluster__MoveBody = {
+  /** The name of the node on which the session goes on. */
+  node: string;
+};
+
+/** Two paths in the workspace. */
+export type paddock__contract__files__MoveBody = {
+  source: string;
+  destination: string;
 };
 
 /** What each operation takes and answers. */
@@ -5287,6 +5318,17 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Node;
+    events: never;
+  };
+  /** Move a session to another node */
+  move_session: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: MoveBody;
+    answer: Moved;
     events: never;
   };
   /** Show what the machine that answers has */

@@ -152,5 +152,6 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   drain_node: ["POST", "/api/nodes/{name}/drain"],
   undrain_node: ["POST", "/api/nodes/{name}/undrain"],
   forget_node: ["POST", "/api/nodes/{name}/forget"],
+  move_session: ["POST", "/api/sessions/{session_id}/move"],
   show_node: ["GET", "/api/node"],
 };

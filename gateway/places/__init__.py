@@ -1,0 +1,1 @@
+"""Where what is new belongs, and where what has a name is."""

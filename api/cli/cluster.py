@@ -13,7 +13,7 @@ from api.cli.cluster_database import (
     with_database,
     without_driver,
 )
-from paddock.cli.connection import Connection, perhaps_remote, remote
+from paddock.cli.connection import Connection, perhaps_remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
@@ -23,7 +23,6 @@ from paddock.cli.several import confirm
 if TYPE_CHECKING:
     from orchestrator.cluster.directory import Node
     from orchestrator.cluster.postgres.pool import ClusterDatabase
-    from paddock.client import Paddock
 
 app = group("A cluster of several machines: its database, its nodes and their certificates.")
 
@@ -251,9 +250,9 @@ async def _drain(node: str, *, as_json: bool) -> None:
 
 
 @app.command(epilog=example("paddock cluster move sess-1f0c node-2"))
-@remote
+@perhaps_remote
 async def move(
-    paddock: "Paddock",
+    connection: Connection,
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     node: _Node,
     as_json: AsJson = False,
@@ -263,8 +262,9 @@ async def move(
     Over the API, with an admin's key: a gateway finds the session's node. If anything fails, the
     session stays where it is.
     """
-    with working(f"moving {session} to {node}"):
-        moved = await paddock.nodes.move(session, node)
+    async with connection.open() as paddock:
+        with working(f"moving {session} to {node}"):
+            moved = await paddock.nodes.move(session, node)
     print_done(moved, as_json, f"{session} is on {node}")
 
 

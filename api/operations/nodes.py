@@ -3,7 +3,7 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
-from api.views.nodes import shown_node
+from orchestrator.cluster.base import Amounts, NodeReport
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
@@ -15,6 +15,7 @@ from paddock.contract.cluster import (
     MoveBody,
     Moved,
     Node,
+    NodeAmounts,
     Nodes,
 )
 from paddock.contract.requests import NoBody
@@ -65,7 +66,7 @@ async def drain_node(
         raise _unknown(name)
     drained = await context.work.complete(draining.run(body.wait, ends=body.busy == "end"))
     stayed = [DrainedSession(id=each, reason=why) for each, why in drained.stayed.items()]
-    return shown_node(
+    return _shown_node(
         node.report(), Drained(moved=drained.moved, ended=drained.ended, stayed=stayed)
     )
 
@@ -131,3 +132,30 @@ async def move_session(context: Context, mover: Mover, body: MoveBody) -> Moved:
 
 def _unknown(name: str) -> NotFoundError:
     return NotFoundError(f"no node {name[:64]}: this server is one machine")
+
+
+def _shown_node(report: NodeReport, drained: Drained) -> Node:
+    """A node that shows itself, and what has become of its sessions."""
+    return Node.model_validate(
+        {
+            "name": report.name,
+            "state": report.state,
+            "alive": True,
+            "silent_seconds": 0.0,
+            "capacity": _amounts(report.capacity),
+            "used": _amounts(report.used),
+            "labels": dict(report.labels),
+            "levels": list(report.levels),
+            "images": list(report.images),
+            "version": report.version,
+            "drained": drained,
+        }
+    )
+
+
+def _amounts(amounts: Amounts) -> NodeAmounts:
+    return NodeAmounts(
+        cpus=round(float(amounts.cpus), 3),
+        memory_bytes=amounts.memory_bytes,
+        sandboxes=amounts.sandboxes,
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.cluster.postgres.pool import ClusterDatabase
 
 app = group("A cluster of several machines: its database, its nodes and their certificates.")
-app.command(epilog=example("paddock cluster record web-1 > web-1.jsonl"))(cluster_record.record)
+app.command(epilog=example("paddock cluster record web-1"))(cluster_record.record)
 
 
 @app.command(epilog=example("paddock cluster init"))

@@ -12,11 +12,11 @@ from paddock.contract.cluster import (
     DrainBody,
     Drained,
     DrainedSession,
-    MoveBody,
     Moved,
     Node,
     NodeAmounts,
     Nodes,
+    SessionMoveBody,
 )
 from paddock.contract.requests import NoBody
 
@@ -117,7 +117,7 @@ async def forget_node(context: Context, name: str, body: NoBody) -> Node:
     ),
     examples={"node": {"node": "node-2"}},
 )
-async def move_session(context: Context, mover: Mover, body: MoveBody) -> Moved:
+async def move_session(context: Context, mover: Mover, body: SessionMoveBody) -> Moved:
     """Moves an idle session with all that it has to another node of the cluster.
 
     It keeps its id, its handle, its secrets and its budget, and gets a sandbox there at its next

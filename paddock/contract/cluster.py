@@ -137,7 +137,7 @@ class Nodes(Model):
     next: None
 
 
-class MoveBody(Body):
+class SessionMoveBody(Body):
     """Where a session is moved."""
 
     node: Annotated[str, Field(min_length=1, max_length=63)] = Field(

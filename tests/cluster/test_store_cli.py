@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from api.cli.cluster import complete_node
+from api.cli.cluster_moves import complete_node
 from orchestrator.cluster.certificates import issue
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.config_error import ConfigError

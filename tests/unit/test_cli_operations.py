@@ -34,6 +34,7 @@ COMMANDS = {
     "list_nodes": "nodes list",
     "show_node": "nodes report",
     "drain_node": "nodes drain",
+    "move_session": "cluster move",
     "undrain_node": "nodes undrain",
     "forget_node": "nodes forget",
     "list_volumes": "volumes list",

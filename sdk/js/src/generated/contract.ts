@@ -1842,6 +1842,12 @@ export type ModelPrices = {
   output: number;
 };
 
+/** Two paths in the workspace. */
+export type MoveBody = {
+  source: string;
+  destination: string;
+};
+
 /** A session that was moved, and is active on its new node. */
 export type Moved = {
   id: string;
@@ -2817,6 +2823,12 @@ export type SessionEgress = {
   key: KeyEgress;
 };
 
+/** Where a session is moved. */
+export type SessionMoveBody = {
+  /** The name of the node on which the session goes on. */
+  node: string;
+};
+
 /** What a session's turns may do. */
 export type SessionPolicy = {
   /** Null: it is the session's own. */
@@ -3567,18 +3579,6 @@ export type WorldRulesBody = {
   write_patterns?: readonly string[] | null | undefined;
   read_only?: boolean | null | undefined;
   proposal_mode?: boolean | null | undefined;
-};
-
-/** Where a session is moved. */
-export type paddock__contract__cluster__MoveBody = {
-  /** The name of the node on which the session goes on. */
-  node: string;
-};
-
-/** Two paths in the workspace. */
-export type paddock__contract__files__MoveBody = {
-  source: string;
-  destination: string;
 };
 
 /** What each operation takes and answers. */
@@ -5355,7 +5355,7 @@ export interface Operations {
       session_id: string;
     };
     query: {};
-    body: MoveBody;
+    body: SessionMoveBody;
     answer: Moved;
     events: never;
   };

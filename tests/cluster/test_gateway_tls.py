@@ -89,8 +89,9 @@ async def test_the_way_is_open_to_gateways(authority: Authority, in_common_name:
         assert await answer.json() == {"face": "API"}
 
 
-async def _knock(port: int, context: ssl.SSLContext) -> bytes:
-    """What comes back for a request that is sent at once."""
+async def _knock(port: int, context: ssl.SSLContext, *, closing: bool = False) -> bytes:
+    """What comes back for a request that is sent at once; `closing`: the last one."""
+    more = b"Connection: close\r\n" if closing else b""
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
@@ -98,7 +99,7 @@ async def _knock(port: int, context: ssl.SSLContext) -> bytes:
     except (ssl.SSLError, ConnectionError):
         return b""
     try:
-        writer.write(b"DELETE /api/sessions/web HTTP/1.1\r\nHost: a\r\n\r\n")
+        writer.write(b"DELETE /api/sessions/web HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
         return await reader.read()
     except (ssl.SSLError, ConnectionError):
         return b""
@@ -237,6 +238,25 @@ async def test_ports_and_api_are_two_applications(authority: Authority) -> None:
         listening.heard.clear()
         assert await _knock(listening.port, context) == b""
         assert not listening.heard
+
+
+async def test_only_nodes_are_heard_where_sessions_move(authority: Authority) -> None:
+    """No gateway reaches what nodes ask each other, and no node what gateways ask."""
+    heard_of = {
+        ("node-2", Face.NODES): True,
+        ("gateway", Face.NODES): False,
+        ("node-2", Face.API): False,
+        ("node-2", Face.PREVIEWS): False,
+    }
+    async with _listening(authority.sign(_NODE), authority.file) as listening:
+        for (name, face), is_heard in heard_of.items():
+            listening.heard.clear()
+            pair = authority.sign(name)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.set_alpn_protocols([face])
+            context.load_cert_chain(pair.cert, pair.key)
+            answer = await _knock(listening.port, context, closing=True)
+            assert (answer != b"", bool(listening.heard)) == (is_heard, is_heard), (name, face)
 
 
 def test_files_that_are_not_what_they_should_be(authority: Authority, tmp_path: Path) -> None:

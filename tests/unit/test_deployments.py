@@ -106,6 +106,7 @@ def test_updates_begin_with_one_machine_and_engines_are_never_replaced_unasked()
     assert engine["spec"]["updateStrategy"] == {"type": "OnDelete"}
     update = STACK["services"]["node"]["deploy"]["update_config"]
     assert (update["parallelism"], update["failure_action"]) == (1, "rollback")
+    assert update["delay"] == "5s"
 
 
 def test_the_launcher_and_its_options_are_in_the_stack() -> None:

@@ -205,6 +205,8 @@ class Kubernetes:
                 "tls.key": certificates / f"{name}.key",
                 "ca.crt": certificates / "ca.pem",
             }
+            if part == "node":
+                files["secrets.key"] = self.layout.secrets_key
             found.append(_secret(f"paddock-{part}", files))
         return found
 

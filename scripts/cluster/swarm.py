@@ -145,6 +145,7 @@ class Swarm:
         )
         files = {
             "database-password": self.database.password_file,
+            "secrets-key": self.layout.secrets_key,
             "ca.crt": folder / "ca.pem",
             "node.crt": folder / f"{nodes}.pem",
             "node.key": folder / f"{nodes}.key",

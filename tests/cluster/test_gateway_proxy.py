@@ -176,12 +176,17 @@ async def test_a_session_that_moved_is_found_again(
     cluster.puts("web", "two")
     async with client.get(f"{cluster.url}/api/sessions/web") as answer:
         assert await answer.json() == {"node": "two"}
-    # With a body, nothing is done twice: the caller asks again.
+    # A short body is sent again, because nothing was done with it.
     cluster.gateway.routes.learn("web", "one")
     async with client.post(f"{cluster.url}/api/sessions/web/exec", json={}) as answer:
+        assert await answer.json() == {"node": "two"}
+    # A long one has passed: the caller asks again.
+    cluster.gateway.routes.learn("web", "one")
+    long = {"command": "x" * 40_000}
+    async with client.post(f"{cluster.url}/api/sessions/web/exec", json=long) as answer:
         assert answer.status == 503
         assert (await answer.json())["code"] == "node_unavailable"
-    async with client.post(f"{cluster.url}/api/sessions/web/exec", json={}) as answer:
+    async with client.post(f"{cluster.url}/api/sessions/web/exec", json=long) as answer:
         assert await answer.json() == {"node": "two"}
 
 

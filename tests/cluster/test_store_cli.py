@@ -14,6 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from api.cli.cluster_moves import complete_node
 from orchestrator.cluster.certificates import issue
+from orchestrator.cluster.tls import node_context
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.config_error import ConfigError
 from paddock.cli.program import build
@@ -22,7 +23,12 @@ from tests.support.cluster_store import CLUSTER, claim, joined, opened, set_leas
 from tests.support.limits import WAIT_SECONDS
 from tests.support.postgres import FreshDatabase
 
-NAMES = ("init", "migrate", "status", "nodes", "drain", "undrain", "forget", "certificates")
+# A node's certificate that would let it in as a gateway.
+_AS_GATEWAY = ("--node", "x", "--host", "gateway")
+NAMES = (
+    *("init", "migrate", "status", "nodes", "drain", "undrain", "forget", "certificates"),
+    *("move", "record"),
+)
 
 
 @pytest.fixture
@@ -90,7 +96,7 @@ def test_a_cluster_is_made_once_and_used(cluster: FreshDatabase) -> None:
     beside(cluster.dsn, work)
     found = done("status")
     assert found == {
-        **{"cluster": CLUSTER, "schema": 1, "nodes": 2, "alive": 1, "draining": 0},
+        **{"cluster": CLUSTER, "schema": 5, "nodes": 2, "alive": 1, "draining": 0},
         **{"sessions": 2, "workspaces": 2, "keys": 1},
     }
     shown = {each["name"]: each for each in done("nodes")}
@@ -201,16 +207,22 @@ def test_certificates_of_nodes_and_gateways(tmp_path: Path) -> None:
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
     (name,) = gateway.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert name.value == "gateway"
-    for certificate, purpose in (
-        (node, ExtendedKeyUsageOID.SERVER_AUTH),
-        (gateway, ExtendedKeyUsageOID.CLIENT_AUTH),
+    for certificate, purposes in (
+        (node, {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}),
+        (gateway, {ExtendedKeyUsageOID.CLIENT_AUTH}),
     ):
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        assert list(uses) == [purpose]
+        assert set(uses) == purposes
     again = run("cluster", "certificates", "--gateway", "--directory", str(folder))
     assert again.status != 0
     assert "--replace makes another one" in again.line
-    for words in (("--gateway", "--node", "x"), (), ("--node", "gateway"), ("--node", "../x")):
+    for words in (
+        ("--gateway", "--node", "x"),
+        (),
+        ("--node", "gateway"),
+        ("--node", "../x"),
+        _AS_GATEWAY,
+    ):
         refused = run("cluster", "certificates", *words, "--directory", str(folder))
         assert refused.status != 0
     (folder / "ca.key").write_text("broken")
@@ -222,9 +234,7 @@ async def test_only_a_gateway_gets_to_a_node(tmp_path: Path) -> None:
     """Over real connections: a node's certificate, a foreign one and none are refused."""
     ours, foreign = tmp_path / "ours", tmp_path / "foreign"
     node = issue(ours, "node-1", ["localhost"])
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=node.authority)
-    server.load_cert_chain(node.certificate, node.key)
-    server.verify_mode = ssl.CERT_REQUIRED
+    server = node_context(node.certificate, node.key, node.authority)
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")

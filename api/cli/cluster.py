@@ -251,7 +251,7 @@ def certificates(
     if node in (GATEWAY, "ca") or (gateway and host):
         hint = "--host" if gateway else "--node"
         raise typer.BadParameter("is for nodes only" if gateway else "is taken", param_hint=hint)
-    if GATEWAY in host:
+    if GATEWAY in (host or ()):
         # Whoever has that name in a certificate is heard as a gateway.
         raise typer.BadParameter("gateway is the name of gateways only", param_hint="--host")
     files = issue(directory, name, host or [name], replace=replace)

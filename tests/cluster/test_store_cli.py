@@ -14,8 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from api.cli.cluster_moves import complete_node
 from orchestrator.cluster.certificates import issue
-from orchestrator.cluster.tls import node_context
 from orchestrator.cluster.postgres.pool import ClusterDatabase
+from orchestrator.cluster.tls import node_context
 from orchestrator.ground.config_error import ConfigError
 from paddock.cli.program import build
 from tests.support.cli import run

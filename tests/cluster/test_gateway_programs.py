@@ -32,7 +32,7 @@ from tests.support.box import PATIENCE
 from tests.support.console_page import PATIENCE_MS, load, opened
 from tests.support.limits import PROGRAM_SECONDS
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.whole]
 __all__ = ["browser"]
 
 TOKEN = secrets.token_hex(16)

@@ -29,8 +29,8 @@ SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
 # Debian's names.
 ARM = "aarch64-linux-gnu-gcc"
 EMULATOR = "qemu-aarch64-static"
-# The same ones each time, some seconds of the processor; clang chooses more: see CONTRIBUTING.md.
-INPUTS = 1_000_000
+# About a quarter of a minute of the processor each.
+INPUTS = 2_500_000
 FUZZ_SECONDS = 900
 
 

@@ -17,7 +17,7 @@ _ESCAPED = re.compile(r"[^ -~]+")
 class Recorded:
     """A durable event. All its readers share this object and must not change it.
 
-    `text` is the canonical text that was hashed. `bytes` is the event's size in the ledger, 0 if it
+    `text` is the canonical text. `bytes` is the event's size in the ledger, 0 if it
     was recorded before. `body` is the text's object if the event was just written, which saves
     parsing it.
     """

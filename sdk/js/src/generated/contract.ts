@@ -134,8 +134,10 @@ export type Archives = {
 /**
  * One event of a hash chain.
  *
- * `hash` is sha256(`prev_hash` + the event without both as JSON with sorted keys, no white
- * space, UTF-8); the first `prev_hash` is 64 zeros.
+ * `hash` is sha256(`prev_hash` + text); the first `prev_hash` is 64 zeros. The text is the event
+ * as JSON (sorted keys, no white space, UTF-8) with `content` for `salt`, `args`, `result`,
+ * `error`, which is the sha256 of an object of the four. Old events have no `salt`: they are
+ * hashed whole.
  */
 export type AuditEvent = {
   /** Ascending over all chains. */
@@ -164,6 +166,8 @@ export type AuditEvent = {
   duration_ms: number | null;
   tokens_used: number | null;
   agent: AgentPosition | null;
+  /** Random: without it, nobody can try out the content. */
+  salt?: string | null | undefined;
   prev_hash: string;
   hash: string;
 };

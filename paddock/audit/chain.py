@@ -17,6 +17,8 @@ Event = dict[str, Any]
 GENESIS_HASH = "0" * 64
 _HASHES = ("prev_hash", "hash")
 _CONTENT = ("args", "result", "error")
+# What stands for erased content in answers of the API.
+_NOTHING: tuple[Any, ...] = ({}, None)
 SALT = "salt"
 # In the place of salt and content, once they are erased, and wherever an event is hashed.
 DIGEST = "content"
@@ -38,17 +40,24 @@ def chain_hash(prev_hash: str, text: str) -> str:
 def hashed_text(event: Event) -> str:
     """The text of an event that is hashed; `event` has no hashes. It is that of `erased`, too.
 
-    Raises: ValueError for an event with a salt and the digest of a content.
+    Members that an answer of the API has instead of missing ones change nothing. Raises: ValueError
+    for an event with a salt and the digest of a content.
     """
-    return canonical(event if SALT not in event else erased(event))
+    if SALT in event and event[SALT] is not None:
+        return canonical(erased(event))
+    left_out = [name for name in (SALT, DIGEST) if event.get(name, 0) is None]
+    if event.get(DIGEST) is not None:
+        left_out += [name for name in _CONTENT if event.get(name, 0) in _NOTHING]
+    return canonical({name: value for name, value in event.items() if name not in left_out})
 
 
 def erased(event: Event) -> Event:
     """The event without its content and salt, with the digest of both. Raises: ValueError."""
-    if DIGEST in event:
+    if event.get(DIGEST) is not None:
         raise ValueError(f"{DIGEST} and {SALT} exclude each other")
     content = {name: event[name] for name in (SALT, *_CONTENT) if name in event}
     kept = {name: value for name, value in event.items() if name not in content}
+    kept.pop(DIGEST, None)
     kept[DIGEST] = hashlib.sha256(canonical(content).encode()).hexdigest()
     return kept
 
@@ -128,7 +137,7 @@ class Chain:
         if prev_hash != self._hash:
             raise BrokenError("prev_hash is not the hash of the event before")
         try:
-            if text is None or SALT in event:
+            if text is None or SALT in event or DIGEST in event:
                 text = hashed_text(
                     {name: value for name, value in event.items() if name not in _HASHES}
                 )

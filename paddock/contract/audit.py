@@ -87,6 +87,7 @@ class AuditEvent(Model):
     salt: str | None = Field(
         None, description="Random: without it, nobody can try out the content."
     )
+    content: Sha256 | None = Field(None, description="Of an erased event: the digest of the four.")
     prev_hash: Sha256
     hash: Sha256
 

@@ -229,7 +229,7 @@ def event_columns(body: Event) -> tuple[Any, ...]:
         body["operation"],
         body["decision"],
         body["turn"],
-        body["args"].get("command_id"),
+        body.get("args", {}).get("command_id"),
         agent["boot_id"],
         agent["seq"],
     )

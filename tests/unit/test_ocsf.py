@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from orchestrator.ground.events import OPERATIONS
-from orchestrator.operate.exports.ocsf import Instance, ocsf_event
+from orchestrator.operate.exports.ocsf import OcsfSource, ocsf_event
 from orchestrator.operate.exports.ocsf_kinds import KINDS, OCSF_VERSION, OcsfClass
 
-INSTANCE = Instance("instance-1", "0.1.0")
+SOURCE = OcsfSource("instance-1", "0.1.0")
 PUBLISHED = OcsfJsonSchemaEmbedded(get_ocsf_schema(version=OCSF_VERSION))
 VALIDATORS: dict[tuple[int, tuple[str, ...]], jsonschema.Draft202012Validator] = {}
 
@@ -76,7 +76,7 @@ def test_every_operation_is_valid(decision: str | None) -> None:
     for operation in OPERATIONS:
         for session_id in ("fix-1", None):
             event = recorded(operation, decision=decision, session_id=session_id, rule="argv")
-            check(ocsf_event(event, "chain-1", INSTANCE))
+            check(ocsf_event(event, "chain-1", SOURCE))
 
 
 VALUES = st.recursive(
@@ -103,7 +103,7 @@ def test_whatever_is_on_record_is_valid_and_nothing_is_left_out(
 ) -> None:
     """A compromised agent may report members with any values."""
     event = recorded(operation, args=args, result=result, error=error)
-    found = ocsf_event(event, "chain-1", INSTANCE)
+    found = ocsf_event(event, "chain-1", SOURCE)
     check(found)
     kept = str(found)
     for value in (*args.values(), *(result or {}).values()):
@@ -116,7 +116,7 @@ def test_a_command_in_full() -> None:
         "command.start",
         args={"command_id": "c1", "argv": ["/bin/echo", "a b"], "cwd": "/workspace", "timeout": 20},
     )
-    found = ocsf_event(event, "chain-1", INSTANCE)
+    found = ocsf_event(event, "chain-1", SOURCE)
     assert found["process"] == {
         "uid": "c1",
         "sandbox": "fix-1",
@@ -141,7 +141,7 @@ def test_a_denied_connection() -> None:
         error="not allowed",
         args={"host": "evil.example", "port": 443, "method": "CONNECT"},
     )
-    found = ocsf_event(event, "chain-1", INSTANCE)
+    found = ocsf_event(event, "chain-1", SOURCE)
     assert found["dst_endpoint"] == {"hostname": "evil.example", "port": 443}
     assert found["src_endpoint"] == {"uid": "fix-1"}
     assert (found["action_id"], found["status_id"], found["severity_id"]) == (2, 2, 3)

@@ -23,7 +23,7 @@ _MOST_PORT = 65_535
 _MOST_ADDRESS = 40  # characters of OCSF's `ip_t`
 
 
-class Instance(NamedTuple):
+class OcsfSource(NamedTuple):
     """The control plane whose record it is: its id, and its version."""
 
     uid: str
@@ -46,7 +46,7 @@ class _Members:
         return self.result.pop(name) if _is_whole(self.result.get(name)) else None
 
 
-def ocsf_event(event: Event, chain: str, instance: Instance) -> dict[str, Any]:
+def ocsf_event(event: Event, chain: str, source: OcsfSource) -> dict[str, Any]:
     """The event, a plain JSON object; `chain` is the key of the chain that it is in.
 
     What OCSF has no attribute for is in `unmapped`, so that nothing is left out.
@@ -64,7 +64,7 @@ def ocsf_event(event: Event, chain: str, instance: Instance) -> dict[str, Any]:
         "time": _milliseconds(event["time"]),
         "severity_id": _severity(event, kind),
         "actor": _actor(event),
-        "device": _device(event, instance),
+        "device": _device(event, source),
         **_outcome(event),
     }
     trace_id = left.text("trace_id")
@@ -72,17 +72,17 @@ def ocsf_event(event: Event, chain: str, instance: Instance) -> dict[str, Any]:
         profiles.append("trace")
         found["trace"] = {"uid": trace_id}
     found |= _FILL[kind.of](event, left)
-    found["metadata"] = _metadata(event, chain, instance, profiles, trace_id)
+    found["metadata"] = _metadata(event, chain, source, profiles, trace_id)
     found["unmapped"] = _unmapped(event, left)
     return found
 
 
 def _metadata(
-    event: Event, chain: str, instance: Instance, profiles: list[str], trace_id: str | None
+    event: Event, chain: str, source: OcsfSource, profiles: list[str], trace_id: str | None
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": OCSF_VERSION,
-        "product": {"name": "Paddock", "vendor_name": "Paddock", "version": instance.version},
+        "product": {"name": "Paddock", "vendor_name": "Paddock", "version": source.version},
         "profiles": profiles,
         # The same for each delivery of the event, and for no other event.
         "uid": event["hash"],
@@ -116,15 +116,15 @@ def _actor(event: Event) -> dict[str, Any]:
     return actor
 
 
-def _device(event: Event, instance: Instance) -> dict[str, Any]:
+def _device(event: Event, source: OcsfSource) -> dict[str, Any]:
     """The sandbox, or the control plane for what concerns no session."""
     if event["session_id"] is None:
-        return {"type_id": _SERVER, "type": "Server", "uid": instance.uid}
+        return {"type_id": _SERVER, "type": "Server", "uid": source.uid}
     return {
         "type_id": _VIRTUAL,
         "type": "Virtual",
         "uid": event["session_id"],
-        "instance_uid": instance.uid,
+        "instance_uid": source.uid,
     }
 
 

@@ -1,10 +1,15 @@
-"""A collector of syslog over TLS that takes messages well, or fails in some way."""
+"""A collector of syslog over TLS that takes messages well, or fails in some way.
 
-import asyncio
+It works in threads: asyncio would answer `close_notify` before anybody has looked at the data.
+"""
+
 import json
+import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +22,6 @@ class CollectorFault(StrEnum):
     """What happens after some bytes of a connection. What it had read by then is lost."""
 
     RESET = "reset"
-    ENDS_EARLY = "ends early"  # it announces its own end, and reads no more
     CUTS = "cuts"  # the connection ends without close_notify
     HANGS = "hangs"
 
@@ -27,58 +31,49 @@ class SyslogCollector:
     """Keeps the messages of connections that ended well."""
 
     authority: Authority
-    address: str = ""
+    address: tuple[str, int] = ("", 0)
     fault: CollectorFault | None = None
     after: int = 0
     messages: list[bytes] = field(default_factory=list)
-    connections: int = 0
-    _hanging: set[asyncio.StreamWriter] = field(default_factory=set)
+    _healed: threading.Event = field(default_factory=threading.Event)
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """The JSON of the messages."""
-        return [json.loads(message[message.index(b"{") :]) for message in self.messages]
+        return [json.loads(message[message.index(b"{") :]) for message in list(self.messages)]
+
+    def fail(self, fault: CollectorFault, after: int = 0) -> None:
+        """From now on, connections end like this when more bytes than that have come."""
+        self._healed.clear()
+        self.fault, self.after = fault, after
 
     def heal(self) -> None:
-        """From now on it takes everything; those who wait are reset."""
+        """From now on it takes everything; who waits is cut off."""
         self.fault = None
-        for writer in list(self._hanging):
-            writer.transport.abort()
+        self._healed.set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def serve(self, plain: socket.socket, context: ssl.SSLContext) -> None:
         """One connection."""
-        self.connections += 1
-        data = bytearray()
-        try:
-            while part := await reader.read(4096):
+        with (
+            plain,
+            suppress(OSError),
+            context.wrap_socket(plain, server_side=True, suppress_ragged_eofs=False) as secure,
+        ):
+            data = bytearray()
+            while part := secure.recv(4096):
                 data += part
                 if self.fault is not None and len(data) > self.after:
-                    await self._fail(self.fault, reader, writer)
+                    self._fail(self.fault, secure)
                     return
             self.messages += frames(bytes(data))
-        except OSError:
-            pass
-        finally:
-            self._hanging.discard(writer)
-            writer.close()
+            secure.unwrap()
 
-    async def _fail(
-        self, fault: CollectorFault, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def _fail(self, fault: CollectorFault, secure: ssl.SSLSocket) -> None:
         if fault is CollectorFault.HANGS:
-            self._hanging.add(writer)
-            while await reader.read(4096):
-                pass
-            await asyncio.Event().wait()
-        elif fault is CollectorFault.ENDS_EARLY:
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            writer.close()
-        elif fault is CollectorFault.CUTS:
-            plain = writer.get_extra_info("socket")
-            plain.shutdown(2)
-            writer.transport.abort()
-        else:
-            writer.transport.abort()
+            self._healed.wait()
+        elif fault is CollectorFault.RESET:
+            secure.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        secure.close()
 
 
 def frames(data: bytes) -> list[bytes]:
@@ -92,26 +87,39 @@ def frames(data: bytes) -> list[bytes]:
     return found
 
 
-@asynccontextmanager
-async def collecting(
+@contextmanager
+def collecting(
     directory: Path, *, name: str = "localhost", client_authority: Authority | None = None
-) -> AsyncIterator[SyslogCollector]:
+) -> Iterator[SyslogCollector]:
     """A collector with a certificate for that name; None: it asks for none of its clients."""
     authority = Authority(directory, "collector")
     pair = authority.sign(name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.load_cert_chain(pair.cert, pair.key)
     if client_authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(client_authority.file)
     collector = SyslogCollector(authority)
-    server = await asyncio.start_server(
-        collector.serve, "127.0.0.1", 0, ssl=context, ssl_shutdown_timeout=5
-    )
-    collector.address = f"localhost:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield collector
-    finally:
-        server.close()
-        collector.heal()
-        await server.wait_closed()
+    threads: list[threading.Thread] = []
+
+    def accept() -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                plain = server.accept()[0]
+                each = threading.Thread(target=collector.serve, args=(plain, context))
+                threads.append(each)
+                each.start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        collector.address = "localhost", server.getsockname()[1]
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        try:
+            yield collector
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            collector.heal()
+            accepting.join()
+            for each in threads:
+                each.join()

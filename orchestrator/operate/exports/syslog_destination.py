@@ -84,6 +84,8 @@ class _Call:
     def run(self) -> None:
         """Raises: OSError, among them TimeoutError and ssl.SSLError; ValueError."""
         context = self._context()
+        # Python permits it otherwise, and an end without close_notify would count.
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         plain = socket.create_connection((self._host, self._port), self._left())
         with plain:
             plain.settimeout(self._left())

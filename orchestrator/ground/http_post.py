@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -80,10 +81,12 @@ async def post_and_read(
     body: bytes,
     most_bytes: int,
     lookups: NameLookups | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Posted:
     """Like `post`, but also returns at most `most_bytes` of the answer's body.
 
-    `lookups` finds the host's addresses; None: the loop's threads do.
+    `lookups` finds the host's addresses; None: the loop's threads do. `tls` has the certificates
+    that count; None: those of this host do.
     """
     named = {
         "User-Agent": "paddock",
@@ -99,7 +102,9 @@ async def post_and_read(
             headers=named,
             auto_decompress=False,
         ) as client,
-        client.post(URL(url, encoded=True), data=body, allow_redirects=False) as response,
+        client.post(
+            URL(url, encoded=True), data=body, allow_redirects=False, ssl=tls or True
+        ) as response,
     ):
         found = bytearray()
         if most_bytes:

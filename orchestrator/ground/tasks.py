@@ -38,6 +38,7 @@ class TaskName(StrEnum):
     WARM_TEMPLATES = "warm-templates"
     USAGE = "usage"
     HOOKS = "hooks"
+    EXPORTS = "exports"
     OPEN_NETWORK = "open-network"
     LEASE = "lease"
     CLUSTER_KEYS = "cluster-keys"

@@ -8,6 +8,7 @@ from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
+from orchestrator.operate.exports import export_rows
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
@@ -100,6 +101,7 @@ async def open_operate(
         settings.state_dir / "evidence",
         record.room.add,
         record.room.check_disk,
+        settings.export_hold_bytes,
     )
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
@@ -151,6 +153,9 @@ async def open_operate(
     if settings.cluster is not None:
         _survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
     hooks = await _hooks(settings, ground, rules, cluster, record, floor, closers)
+    await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
+    if settings.exports:
+        await _export(settings, ground, host, record, closers)
     if cluster.following is not None:
         cluster.following.start(tasks)
         closers.push_async_callback(cluster.following.close)
@@ -286,6 +291,24 @@ def _anchor(
     anchoring = Anchoring(settings.anchor, ground.database, key, host.instance)
     anchoring.start(ground.tasks)
     closers.push_async_callback(anchoring.close)
+
+
+async def _export(
+    settings: Settings,
+    ground: GroundFloor,
+    host: HostFloor,
+    record: RecordFloor,
+    closers: AsyncExitStack,
+) -> None:
+    """Sends the record where the settings say. Raises: ConfigError, StoreError."""
+    # Without exports, nothing of this is imported.
+    from orchestrator.operate.exports.export_gauges import ExportGauges
+    from orchestrator.operate.exports.open_exports import made_exports
+
+    exports = made_exports(settings.exports, ground.database, record.ledger, host.instance)
+    closers.push_async_callback(exports.close)
+    await exports.start(ground.tasks)
+    ground.metrics.add(ExportGauges(exports))
 
 
 async def _hooks(

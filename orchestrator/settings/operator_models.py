@@ -1,6 +1,5 @@
 """The operator's language models: where each is served, with which key, and what it costs."""
 
-import ipaddress
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import (
 )
 
 from orchestrator.settings.operator_files import read_secret
-from orchestrator.settings.values import endpoint_parts
+from orchestrator.settings.values import check_encrypted, endpoint_parts
 from paddock.contract.words import MODEL_NAME, MOST_CALL_TOKENS
 
 _MOST_KEY_BYTES = 4096
@@ -29,17 +28,8 @@ def _endpoint(value: str) -> str:
     parts = endpoint_parts(value)
     if parts.query or parts.fragment:
         raise ValueError("must not have a query or a fragment")
-    if parts.scheme == "http" and not _near(parts.hostname or ""):
-        raise ValueError("must be https: http is for localhost and private addresses only")
+    check_encrypted(parts)
     return value
-
-
-def _near(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return address.is_loopback or (address.is_private and not address.is_link_local)
 
 
 def _key(value: SecretStr) -> SecretStr:

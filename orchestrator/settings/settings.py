@@ -19,6 +19,7 @@ from orchestrator.settings.groups.access import AccessSettings
 from orchestrator.settings.groups.capacity import CapacitySettings
 from orchestrator.settings.groups.cluster import ClusterSettings
 from orchestrator.settings.groups.engine import EngineSettings
+from orchestrator.settings.groups.exports import ExportSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
@@ -46,6 +47,7 @@ class Environment(EnvSettingsSource):
 # The settings of the last group come first.
 class Settings(
     ClusterSettings,
+    ExportSettings,
     LifetimeSettings,
     EngineSettings,
     CapacitySettings,

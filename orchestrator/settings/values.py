@@ -1,5 +1,6 @@
 """Checks of single settings: addresses, images, URLs, secrets. Pure functions."""
 
+import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
@@ -48,6 +49,20 @@ def endpoint_parts(url: str) -> SplitResult:
     except ValueError:
         raise ValueError("must have a port between 0 and 65535") from None
     return parts
+
+
+def check_encrypted(parts: SplitResult) -> None:
+    """Raises ValueError for http to anywhere but this host and private addresses."""
+    if parts.scheme == "http" and not _is_near(parts.hostname or ""):
+        raise ValueError("must be https: http is for localhost and private addresses only")
+
+
+def _is_near(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or (address.is_private and not address.is_link_local)
 
 
 def check_origin(url: str) -> str:

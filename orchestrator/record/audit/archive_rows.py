@@ -48,24 +48,63 @@ _COLUMNS = ", ".join(_NAMES)
 _MARKS = ", ".join(f":{name}" for name in _NAMES)
 
 
-def due(connection: sqlite3.Connection, ended_before: str, most: int) -> list[Ended]:
-    """Unarchived sessions without an event since that time; the oldest end comes first."""
-    rows = connection.execute(
-        "SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes FROM sessions"
-        " WHERE terminated_at < :before AND NOT EXISTS ("
-        "SELECT 1 FROM archives WHERE session_key = sessions.key)"
-        # If the ends of these could not be recorded, the next start records them.
-        " AND NOT EXISTS (SELECT 1 FROM terminals WHERE session_key = sessions.key"
-        " AND ended_at IS NULL)"
-        " AND NOT EXISTS (SELECT 1 FROM approvals WHERE session_key = sessions.key"
-        " AND status = 'pending')"
-        # The outcome of its end may be recorded much later.
-        " AND coalesce((SELECT time FROM events WHERE session_key = sessions.key"
-        " ORDER BY seq DESC LIMIT 1), '') < :before"
-        " ORDER BY terminated_at LIMIT :most",
-        {"before": ended_before, "most": most},
+# Everything up to there is in all exports.
+_SENT = "(SELECT coalesce(min(position), 9223372036854775807) FROM export_positions)"
+_ALL_DUE = f"""
+    SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes, coalesce((
+            SELECT id FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1
+        ), 0) > {_SENT} AS unsent
+    FROM sessions WHERE terminated_at < :before
+    AND NOT EXISTS (SELECT 1 FROM archives WHERE session_key = sessions.key)
+    -- If the ends of these could not be recorded, the next start records them.
+    AND NOT EXISTS (
+        SELECT 1 FROM terminals WHERE session_key = sessions.key AND ended_at IS NULL
     )
+    AND NOT EXISTS (
+        SELECT 1 FROM approvals WHERE session_key = sessions.key AND status = 'pending'
+    )
+    -- The outcome of its end may be recorded much later.
+    AND coalesce((
+        SELECT time FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1
+    ), '') < :before
+"""  # noqa: S608 - ours
+_ENDED = "key, id, owner, incarnation, created_at, terminated_at, audit_bytes"
+_OLDEST = "ORDER BY terminated_at LIMIT :most"
+_DUE = f"SELECT {_ENDED} FROM ({_ALL_DUE}) {_OLDEST}"  # noqa: S608 - ours
+# With exports, all that are due are looked at, to add up what is held.
+_DUE_WITH_EXPORTS = f"""
+    WITH due AS ({_ALL_DUE})
+    SELECT {_ENDED} FROM due WHERE NOT unsent
+    UNION ALL
+    SELECT {_ENDED} FROM (
+        SELECT *, sum(audit_bytes) OVER (ORDER BY terminated_at DESC, key) AS held
+        FROM due WHERE unsent
+    ) WHERE held > :hold
+    {_OLDEST}
+"""  # noqa: S608 - ours
+
+
+def due(
+    connection: sqlite3.Connection, ended_before: str, most: int, hold_bytes: int
+) -> list[Ended]:
+    """Unarchived sessions without an event since that time; the oldest end comes first.
+
+    Those of which an export has not sent everything are left out, up to `hold_bytes` of them: the
+    newest ones. The others are in the result.
+    """
+    values = {"before": ended_before, "most": most, "hold": hold_bytes}
+    (exports,) = connection.execute("SELECT count(*) FROM export_positions").fetchone()
+    rows = connection.execute(_DUE_WITH_EXPORTS if exports else _DUE, values).fetchall()
     return [Ended(*row) for row in rows]
+
+
+def unsent(connection: sqlite3.Connection, session_key: str) -> int:
+    """How many events of that chain an export has not sent yet."""
+    (found,) = connection.execute(
+        f"SELECT count(*) FROM events WHERE session_key = ? AND id > {_SENT}",  # noqa: S608
+        (session_key,),
+    ).fetchone()
+    return int(found)
 
 
 def rows_of(connection: sqlite3.Connection, table: str, key: str) -> list[str]:

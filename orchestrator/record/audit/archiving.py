@@ -91,8 +91,13 @@ class Archiving:
         evidence: Path,
         freed: Callable[[str, int], None],
         check_disk: Callable[[Path], None] = lambda _: None,
+        hold_bytes: int = 0,
     ) -> None:
-        """`check_disk` raises CapacityExhaustedError if a directory's disk is nearly full."""
+        """`check_disk` raises CapacityExhaustedError if a directory's disk is nearly full.
+
+        `hold_bytes` of ended sessions wait for exports at most.
+        """
+        self._hold_bytes = hold_bytes
         self._database = database
         self._ledger = ledger
         self._directory = directory
@@ -137,7 +142,7 @@ class Archiving:
         # One more than are archived shows whether there is more.
         most = MOST_AT_ONCE + 1 + len(self._refused)
         found = await self._database.browse(
-            lambda connection: archive_rows.due(connection, before, most)
+            lambda connection: archive_rows.due(connection, before, most, self._hold_bytes)
         )
         found.sort(key=lambda session: session.key in self._refused)
         archived, refused = list[Archived](), dict[str, str]()
@@ -231,6 +236,12 @@ class Archiving:
     async def _seal(self, archived: Archived, actor: str) -> None:
         """Records the chain's head and the file in the chain without a session."""
         args = archived.public()
+        unsent = await self._database.browse(
+            partial(archive_rows.unsent, session_key=archived.session_key)
+        )
+        if unsent:
+            log.error("session %s is archived: exports lack %d events", archived.session_id, unsent)
+            args["unsent_events"] = unsent
         result = {"head_seq": args.pop("seq"), "head_hash": args.pop("hash")}
         draft = EventDraft(
             session_key=SYSTEM_KEY,

@@ -133,6 +133,11 @@ class Ledger:
                     return position
                 await changed
 
+    @property
+    def end(self) -> int | None:
+        """The `id` of the last event; None: not known."""
+        return self._heads.last_id
+
     def lag(self) -> Lag:
         """How far the ledger is behind."""
         waiting = [*self._batch[:1], *self._pending]

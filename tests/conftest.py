@@ -64,7 +64,7 @@ LONGEST = (
 
 
 # How many objects come before a collection of garbage, and how many collections of each generation
-# before one of the next. Python's 700 take a tenth of the time of the tests of the API.
+# before one of the next. Python's 700 take a twentieth of the time of the tests of the API.
 USUAL_COLLECTIONS, RARE_COLLECTIONS = gc.get_threshold(), (20_000, 20, 50)
 
 

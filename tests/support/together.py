@@ -10,11 +10,11 @@ OF_A_CLUSTER = frozenset(
 )
 
 
-class TogetherScheduling(LoadFileScheduling):
+class TogetherScheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """As `--dist loadfile`, but for files that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return belongs(super()._split_scope(nodeid))
+        return belongs(nodeid.split("::", 1)[0])
 
 
 def belongs(file: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 from xdist.scheduler import LoadFileScheduling
 
-# They use one real cluster, which each worker would make for itself: 15 s of the processor's time.
+# They use one real cluster, which each worker would make for itself: 20 s of the processor's time.
 OF_A_CLUSTER = frozenset(
     ("test_losses.py", "test_machines.py", "test_moves.py", "test_recovery.py")
 )

@@ -13,6 +13,8 @@ import docker
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import Scheduling
 
 from api.console import routes
 from images.builder import build
@@ -30,6 +32,7 @@ from tests.support.box import Box
 from tests.support.made_agents import linking
 from tests.support.older_kernels import older_host, older_image
 from tests.support.plane import opened
+from tests.support.together import TogetherScheduling
 
 BoxFactory = Callable[..., Awaitable[Box]]
 
@@ -60,6 +63,11 @@ LONGEST = (
 )
 
 
+# How many objects come before a collection of garbage, and how many collections of each generation
+# before one of the next. Python's 700 take a twentieth of the time of the tests of the API.
+USUAL_COLLECTIONS, RARE_COLLECTIONS = gc.get_threshold(), (20_000, 20, 50)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--without mdwe,truncation`: tests with real sandboxes use these facilities' substitutes.
 
@@ -67,6 +75,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     parser.addoption("--short", action="store_true", help="without the tests marked whole")
     parser.addoption("--without", default="", help="facilities that the kernel is said to lack")
+
+
+def pytest_configure() -> None:
+    """Has garbage collected less often: nothing that is collected here is large."""
+    gc.set_threshold(*RARE_COLLECTIONS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """With `--dist loadfile`, one worker runs all files that use the real cluster."""
+    return TogetherScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from orchestrator.rules.access.keys import Principal, Role, digest
 from orchestrator.settings.settings import Settings
 from tests.support.contract import check_response
 from tests.support.fake_agent import Agents, FakeAgent
+from tests.support.limits import WAIT_SECONDS
 
 ADMIN_KEY = "pdk_admin-key-of-the-tests"
 OPERATOR_KEY = "pdk_operator-key-of-the-tests"
@@ -117,7 +118,7 @@ def usual_settings() -> Settings:
         admin_key=SecretStr(ADMIN_KEY),
         min_free_memory_bytes=0,
         min_free_disk_bytes=0,
-        hello_timeout=5,
+        hello_timeout=WAIT_SECONDS,
         workspace_quota="none",
     )
 

@@ -332,7 +332,8 @@ async def test_the_sizes_of_kept_workspaces_count(api: Api) -> None:
 async def test_creations_at_once_do_not_pass_the_quota(api: Api) -> None:
     body: dict[str, Any] = {"json": {}, "key": OPERATOR_KEY}
     answers = await asyncio.gather(*(api.call("POST", "/api/sessions", **body) for _ in range(8)))
-    assert sorted(answer.status for answer in answers) == [201] * 3 + [429] * 5
+    said = [await answer.text() for answer in answers]
+    assert sorted(answer.status for answer in answers) == [201] * 3 + [429] * 5, said
     assert len(await workspaces(api)) == 3
 
 

@@ -70,7 +70,7 @@ class Machine:
             admin_key=SecretStr("pdk_admin-key-of-the-tests"),
             min_free_memory_bytes=0,
             min_free_disk_bytes=0,
-            hello_timeout=5,
+            hello_timeout=WAIT_SECONDS,
             workspace_quota="none",
         ).model_copy(update={"cluster": "blue", "node": name})
         self._opener = cluster.opener(name)

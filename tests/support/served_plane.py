@@ -20,6 +20,7 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from tests.support.box import TESTER
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.new_session import new_session
 from tests.support.restart import reopened
 
@@ -93,7 +94,7 @@ async def served_plane() -> AsyncIterator[ServedPlane]:
                 admin_key=SecretStr(KEY),
                 min_free_memory_bytes=0,
                 min_free_disk_bytes=0,
-                hello_timeout=5,
+                hello_timeout=WAIT_SECONDS,
                 workspace_quota="none",
                 max_active=200,
             )

@@ -24,7 +24,6 @@ SERVER = OURS - {"tests", "scripts"}
 PROGRAMS = {
     "basedpyright": ("tests/unit/test_typed_client.py", '"basedpyright"'),
     "mypy": ("Makefile", "-m mypy"),
-    "pytest-xdist": ("Makefile", "--dist"),
     "ruff": ("Makefile", "-m ruff"),
     "schemathesis": ("tests/api/test_schemathesis.py", '"schemathesis"'),
     "uv": ("scripts/lock.sh", "-m uv"),

@@ -1,6 +1,7 @@
 """The script that runs all tests: its parts at once, what failed again, and what it says."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from tests.conftest import LONGEST
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.sources import ROOT
+from tests.support.together import OF_A_CLUSTER, belongs
 
 # What the script runs instead of pytest. A part ends as its word says.
 PYTEST = """#!/bin/sh
@@ -85,3 +87,17 @@ def test_an_interrupt_reaches_every_part(directory: Path, parts: tuple[str, str]
 def test_the_longest_files_are_there() -> None:
     names = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
     assert set(LONGEST) <= names
+
+
+def test_one_worker_runs_all_files_of_the_real_cluster() -> None:
+    """Each worker would make one for itself."""
+    short = [
+        path
+        for path in (ROOT / "tests" / "cluster").glob("test_*.py")
+        if "\nfrom tests.support.machines import" in (text := path.read_text())
+        and not re.search(r"^pytestmark = .*mark\.whole", text, re.MULTILINE)
+    ]
+    assert {path.name for path in short} == OF_A_CLUSTER
+    assert {belongs(str(path.relative_to(ROOT))) for path in short} == {"tests/cluster"}
+    for other in ("tests/integration/test_recovery.py", "tests/cluster/test_nodes.py"):
+        assert belongs(other) == other

@@ -4,13 +4,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from orchestrator.cluster.postgres.key_table import principals, read
+from orchestrator.cluster.postgres.key_table import CHANNEL, principals, read
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.rules.access.keys import KeyRing
 
-_EVERY_SECONDS = 2.0
+# A connection without news may be a dead one.
+_LOOK_SECONDS = 20.0
+# Before the database is asked again that has not answered.
+_PAUSE_SECONDS = 2.0
 # As long as a node believes its last good copy.
 _VALID_SECONDS = 900.0
 
@@ -21,31 +25,54 @@ class FollowedKeys:
     """Keeps a ring of keys as the database has them; without the database, for a while."""
 
     def __init__(
-        self, database: ClusterDatabase, clock: Callable[[], float] = time.monotonic
+        self,
+        database: ClusterDatabase,
+        clock: Callable[[], float] = time.monotonic,
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
+        """`look_seconds` is how often the database is asked without news."""
         self.ring = KeyRing({})
         self._database = database
         self._clock = clock
+        self._look = look_seconds
         self._version: int | None = None
         self._read_at = clock()
 
     async def follow(self) -> None:
-        """Asks again and again, until it is cancelled."""
+        """Takes each change as the database tells of it, until it is cancelled."""
         while True:
-            await self.refresh()
-            await asyncio.sleep(_EVERY_SECONDS)
+            try:
+                await self._follow()
+            except ClusterUnavailableError as error:
+                self._lose(error)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def refresh(self) -> None:
         """Asks once."""
         try:
-            version, entries = await self._database.transaction(read)
+            self._take(*await self._database.transaction(read))
         except ClusterUnavailableError as error:
-            if self._version is not None and self._clock() - self._read_at > _VALID_SECONDS:
-                log.error("keys are not valid any more: %s", error.detail)
-                self._version = None
-                self.ring.replace(KeyRing({}))
-            return
+            self._lose(error)
+
+    async def _follow(self) -> None:
+        """Raises: ClusterUnavailableError when the database is away."""
+        told = asyncio.Event()
+        async with self._database.listening(CHANNEL, told.set) as connection:
+            while True:
+                told.clear()
+                self._take(*await read(connection))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._look):
+                        await told.wait()
+
+    def _take(self, version: int, entries: dict[str, str]) -> None:
         self._read_at = self._clock()
         if version != self._version:
             self._version = version
             self.ring.replace(KeyRing(principals(entries)))
+
+    def _lose(self, error: ClusterUnavailableError) -> None:
+        if self._version is not None and self._clock() - self._read_at > _VALID_SECONDS:
+            log.error("keys are not valid any more: %s", error.detail)
+            self._version = None
+            self.ring.replace(KeyRing({}))

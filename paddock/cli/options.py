@@ -4,7 +4,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -75,6 +75,21 @@ Incarnation = Annotated[
     int | None,
     typer.Option(
         min=1, metavar="N", help="The incarnation of the session id; by default the latest."
+    ),
+]
+NodeLabels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node-label", metavar="KEY=VALUE", help="In a cluster: a label that its node has."
+    ),
+]
+Near = Annotated[
+    str | None,
+    typer.Option(
+        "--near",
+        metavar="SESSION",
+        help="In a cluster: the session on whose node it is put.",
+        autocompletion=complete_session,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -218,6 +233,16 @@ def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, st
             raise typer.BadParameter(f"{text!r} is not NAME{sign}VALUE", param_hint=option)
         found[name] = value
     return found
+
+
+def placed(labels: list[str] | None, near: str | None) -> dict[str, Any] | None:
+    """The placement of what is new; None if it may be anywhere. Raises: typer.BadParameter."""
+    found: dict[str, Any] = {}
+    if labels:
+        found["labels"] = pairs(labels, "--node-label")
+    if near is not None:
+        found["near"] = near
+    return found or None
 
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}

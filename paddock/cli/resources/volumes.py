@@ -7,7 +7,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.options import AsJson, byte_count, example, group
+from paddock.cli.options import AsJson, Near, NodeLabels, byte_count, example, group, placed
 from paddock.cli.output import age, print_done, size
 
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ async def create(
     size: Annotated[
         str, typer.Option(metavar="BYTES", help="What it can hold, such as 64MiB or 1GiB.")
     ],
+    node_label: NodeLabels = None,
+    near: Near = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an empty volume."""
-    created = await paddock.volumes.create(volume, size_bytes=byte_count(size, "--size"))
+    created = await paddock.volumes.create(
+        volume, size_bytes=byte_count(size, "--size"), placement=placed(node_label, near)
+    )
     print_done(created, as_json, f"the volume {volume} is created")
 
 

@@ -115,7 +115,8 @@ class Sessions:
         )
         self._pauses = Pauses(
             *(node.engine, recorder, stopper, stops),
-            *(self.places, self.deadlines, work.cells, settings.hello_timeout),
+            *(self.places, self.deadlines, work.cells),
+            *(sandbox.sandboxes.vouching, settings.hello_timeout),
         )
         self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")

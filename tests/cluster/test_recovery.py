@@ -1,10 +1,11 @@
 """A machine that is cut off: its sessions stand still there, go on elsewhere, and end as moved."""
 
+import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,16 @@ import pytest
 from orchestrator.rules.policy import levels
 from paddock import PaddockSync
 from paddock.audit.chain import Chain
-from paddock.client.errors import PaddockError, SessionTerminatedError
+from paddock.client.errors import SessionTerminatedError
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.nodes import Node
-from tests.support.limits import PROGRAM_SECONDS
 from tests.support.machines import NAMES, client, mend
 from tests.support.sources import ROOT
+from tests.support.until import until
 
 HIGH = Path(levels.__file__).with_name("levels") / "high.toml"
+BULK = "head -c 100000 /dev/urandom > bulk"
 COUNT = "n=0; while true; do n=$((n+1)); echo $n > counter; done"
 
 
@@ -42,12 +44,22 @@ def surviving(
     mend(made_cluster, sandbox_image)
 
 
-def wait(condition: Callable[[], object]) -> None:
-    """Asks again and again, because other machines tell nothing here."""
-    until = time.monotonic() + PROGRAM_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it has not happened"
-        time.sleep(0.5)
+class Story:
+    """What the gateway's stream says of one session, in its order."""
+
+    def __init__(self, paddock: PaddockSync, session_id: str) -> None:
+        self._events = (
+            event for event in paddock.events(after=0) if event.session_id == session_id
+        )
+
+    def wait(self, operation: str) -> None:
+        """Reads on until this has happened."""
+        assert any(event.operation == operation for event in self._events)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """For what the database or a disk has, which tell nobody."""
+    asyncio.run(until(condition))
 
 
 def asked(cluster: Cluster, query: str) -> str:
@@ -81,71 +93,94 @@ def on_disk(node: Node, session_id: str) -> str:
     return (state / "session-workspaces" / session_id / "counter").read_text()
 
 
-def paused(node: Node) -> bool:
+@contextmanager
+def pauses(node: Node) -> Iterator[Iterator[object]]:
+    """The pauses of containers on that machine, as its engine tells them."""
     engine = node.machine.engine()
+    told = engine.events(decode=True, filters={"event": "pause"})
     try:
-        states = {each.attrs["State"]["Status"] for each in engine.containers.list(all=True)}
+        yield told
     finally:
+        told.close()
         engine.close()
-    return "paused" in states
 
 
-def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(surviving: Cluster) -> None:
-    cluster = surviving
+def cut_off(cluster: Cluster, lost: Node) -> None:
+    with pauses(lost) as told:
+        network.cut(cluster.layout, lost.name)
+        next(told)
+
+
+def cut_off_and_killed(cluster: Cluster, lost: Node) -> None:
+    network.cut(cluster.layout, lost.name)
+    lost.kill()
+
+
+def cut_off_and_stopped(cluster: Cluster, lost: Node) -> None:
+    network.cut(cluster.layout, lost.name)
+    lost.pause()
+
+
+def _copied(cluster: Cluster, session_id: str) -> bool:
+    """Whether the copy is there that has all of its files, and no earlier one."""
+    of_it = f"FROM workspace_copies WHERE id = '{session_id}'"
+    return asked(cluster, f"SELECT sum(bytes) {of_it} AND complete HAVING min(bytes) > 90000") != ""
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        cut_off,
+        pytest.param(cut_off_and_killed, marks=pytest.mark.whole),
+        pytest.param(cut_off_and_stopped, marks=pytest.mark.whole),
+    ],
+)
+def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(
+    surviving: Cluster, lose: Callable[[Cluster, Node], None]
+) -> None:
+    """Also if nobody there can freeze it any more: its control plane is killed, or hangs."""
+    cluster, name = surviving, lose.__name__
     (gateway,) = cluster.gateways()
     with client(cluster, gateway) as paddock:
-        session = paddock.sessions.create(
-            id="survivor", permission_level="durable", recovery="snapshot"
-        )
-        lost = cluster.node(home(cluster, "survivor"))
+        session = paddock.sessions.create(id=name, permission_level="durable", recovery="snapshot")
+        story = Story(paddock, name)
+        lost = cluster.node(home(cluster, name))
         (other,) = (each for each in cluster.nodes() if each.name != lost.name)
-        session.exec(shell="echo kept > file; echo 0 > counter")
-        wait(lambda: asked(cluster, "SELECT sum(complete::int) FROM workspace_copies") == "1")
+        session.exec(shell=f"echo kept > file; echo 0 > counter; {BULK}")
+        wait(lambda: _copied(cluster, name))
         # It goes on counting, whoever may reach its machine.
         session.processes.start(shell=COUNT)
-        wait(lambda: on_disk(lost, "survivor").strip() not in ("", "0"))
-        network.cut(cluster.layout, lost.name)
-        wait(lambda: paused(lost))
-        last = on_disk(lost, "survivor")
-        wait(lambda: home(cluster, "survivor") == other.name)
-        wait(lambda: _works(paddock, "cat file"))
-        session = paddock.sessions.get("survivor")
-        assert session.exec("cat counter").stdout == "0\n"
+        wait(lambda: on_disk(lost, name).strip() not in ("", "0"))
+        lose(cluster, lost)
+        story.wait("session.arrived")
+        last = on_disk(lost, name)
+        assert home(cluster, name) == other.name
+        session = paddock.sessions.get(name)
+        assert session.exec("cat file counter").stdout == "kept\n0\n"
         session.exec(shell="echo again > counter")
         # The other life has not written since it stood still, and never does again.
-        assert on_disk(lost, "survivor") == last
+        assert on_disk(lost, name) == last
         network.heal(cluster.layout, lost.name)
-        with client(cluster, lost) as direct:
-            wait(lambda: _ended_as_moved(direct))
-        assert on_disk(lost, "survivor") == last
+        if (process := lost.process()) is None:
+            lost.start()
+        else:
+            process.resume()
+        story.wait("session.terminated")
+        with client(cluster, lost) as direct, pytest.raises(SessionTerminatedError) as ended:
+            direct.sessions.get(name)
+        assert ended.value.fields["rationale"] == "moved"
+        assert on_disk(lost, name) == last
         assert session.exec("cat counter").stdout == "again\n"
-        assert home(cluster, "survivor") == other.name
-        _check_chains(cluster)
+        assert home(cluster, name) == other.name
+        _check_chains(cluster, name)
         session.close(purge=True)
     wait(lambda: asked(cluster, "SELECT count(*) FROM workspace_copies") == "0")
 
 
-def _works(paddock: PaddockSync, command: str) -> bool:
-    try:
-        return paddock.sessions.get("survivor").exec(command).stdout == "kept\n"
-    except PaddockError:
-        return False
-
-
-def _ended_as_moved(direct: PaddockSync) -> bool:
-    try:
-        direct.sessions.get("survivor")
-    except SessionTerminatedError as error:
-        return error.fields.get("rationale") == "moved"
-    except PaddockError:
-        pass
-    return False
-
-
-def _check_chains(cluster: Cluster) -> None:
+def _check_chains(cluster: Cluster, name: str) -> None:
     """The record of the next life begins with the last event that was copied of the one before."""
-    wait(lambda: len(copied_record(cluster, "survivor", 1)) > 1)
-    earlier, later = (copied_record(cluster, "survivor", life) for life in (1, 0))
+    wait(lambda: len(copied_record(cluster, name, 1)) > 1)
+    earlier, later = (copied_record(cluster, name, life) for life in (1, 0))
     args = later[0]["args"]
     assert isinstance(args, dict)
     named = args["moved_from"]

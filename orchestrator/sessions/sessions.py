@@ -80,7 +80,10 @@ class Sessions:
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
-        self.places = SessionPlaces(settings.cluster or "", settings.node, cluster.places)
+        self.places = SessionPlaces(
+            *(settings.cluster or "", settings.node, cluster.places),
+            lambda: cluster.membership.epoch,
+        )
         self.finder = Finder(
             self.registry,
             database,

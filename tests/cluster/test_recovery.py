@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from paddock.client.errors import SessionTerminatedError
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.nodes import Node
-from tests.support.machines import NAMES, client, mend
+from scripts.cluster.removal import end_machines
+from tests.support.machines import client, mend
 from tests.support.sources import ROOT
 from tests.support.until import until
 
@@ -27,21 +29,28 @@ COUNT = "n=0; while true; do n=$((n+1)); echo $n > counter; done"
 
 
 @pytest.fixture(scope="module")
-def surviving(
-    made_cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """The cluster with a level that keeps its starts and ends in it, and copies after a second."""
+def more(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of each node: a level that keeps its starts and ends in the cluster, soon copies."""
     folder = tmp_path_factory.mktemp("levels")
     text = HIGH.read_text().replace("rank = 300", "rank = 290")
     (folder / "durable.toml").write_text(f'durability = "cluster"\n{text}')
-    more = {"PADDOCK_LEVELS_DIR": str(folder), "PADDOCK_CLUSTER_COPY_SECONDS": "1"}
+    return {"PADDOCK_LEVELS_DIR": str(folder), "PADDOCK_CLUSTER_COPY_SECONDS": "1"}
+
+
+@pytest.fixture(scope="module")
+def surviving(made_cluster: Cluster, sandbox_image: str, more: dict[str, str]) -> Iterator[Cluster]:
+    """The cluster with these settings."""
     for node in made_cluster.nodes():
         node.stop()
-        Node(node.machine, {**node.settings, **more}).start()
+        _start(node, more)
     yield made_cluster
     for node in made_cluster.nodes():
         node.stop()
     mend(made_cluster, sandbox_image)
+
+
+def _start(node: Node, more: dict[str, str]) -> None:
+    Node(node.machine, {**node.settings, **more}).start()
 
 
 class Story:
@@ -70,7 +79,7 @@ def home(cluster: Cluster, session_id: str) -> str:
     return asked(cluster, f"SELECT node FROM places WHERE id = '{session_id}'")
 
 
-def copied_record(cluster: Cluster, session_id: str, life: int = 0) -> list[dict[str, object]]:
+def copied_record(cluster: Cluster, session_id: str, life: int = 0) -> list[dict[str, Any]]:
     """The events that the cluster has of a session, by its command: a verified chain."""
     command = [sys.executable, "-m", "paddock", "cluster", "record", session_id]
     settings = cluster.node("node1").environment()
@@ -136,7 +145,7 @@ def _copied(cluster: Cluster, session_id: str) -> bool:
     ],
 )
 def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(
-    surviving: Cluster, lose: Callable[[Cluster, Node], None]
+    surviving: Cluster, more: dict[str, str], lose: Callable[[Cluster, Node], None]
 ) -> None:
     """Also if nobody there can freeze it any more: its control plane is killed, or hangs."""
     cluster, name = surviving, lose.__name__
@@ -162,7 +171,7 @@ def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(
         assert on_disk(lost, name) == last
         network.heal(cluster.layout, lost.name)
         if (process := lost.process()) is None:
-            lost.start()
+            _start(lost, more)
         else:
             process.resume()
         story.wait("session.terminated")
@@ -189,15 +198,27 @@ def _check_chains(cluster: Cluster, name: str) -> None:
     ]
 
 
-def test_starts_and_ends_of_a_durable_level_are_there_without_their_machine(
-    surviving: Cluster,
+def test_what_was_acknowledged_of_a_durable_level_survives_the_disk_of_its_machine(
+    surviving: Cluster, sandbox_image: str
 ) -> None:
-    (gateway,) = surviving.gateways()
-    with client(surviving, gateway) as paddock:
-        for number in range(3):
-            paddock.sessions.create(id=f"durable-{number}", permission_level="durable").close()
-    # Nothing but the database is asked.
-    for number in range(3):
-        found = [event["operation"] for event in copied_record(surviving, f"durable-{number}")]
-        assert (found[0], "session.terminated" in found) == ("session.create", True)
-    assert NAMES
+    """Every command of a session that has ended is in a verified chain without its machine."""
+    cluster, commands = surviving, dict[str, list[str]]()
+    (gateway,) = cluster.gateways()
+    with client(cluster, gateway) as paddock:
+        for name in ("durable-0", "durable-1", "durable-2"):
+            with paddock.sessions.create(id=name, permission_level="durable") as session:
+                commands[name] = [session.exec("true").command_id for _ in range(3)]
+            lost = cluster.node(asked(cluster, f"SELECT node FROM records WHERE id = '{name}'"))
+    state = lost.machine.directory / "state"
+    end_machines(cluster.layout, lost.machine.directory)
+    kept = state.rename(state.with_name("gone"))  # for whom it is lost, it is deleted
+    try:
+        for name, ids in commands.items():
+            events = copied_record(cluster, name)
+            assert events[0]["operation"] == "session.create"
+            assert "session.terminated" in [event["operation"] for event in events]
+            begun = [each["args"] for each in events if each["operation"] == "command.start"]
+            assert [args["command_id"] for args in begun] == ids
+    finally:
+        kept.rename(state)
+        mend(cluster, sandbox_image)

@@ -19,7 +19,7 @@ from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.nodes import Node
 from scripts.cluster.removal import end_machines
-from tests.support.machines import client, mend
+from tests.support.machines import NAMES, client, mend
 from tests.support.sources import ROOT
 from tests.support.until import until
 
@@ -221,4 +221,4 @@ def test_what_was_acknowledged_of_a_durable_level_survives_the_disk_of_its_machi
             assert [args["command_id"] for args in begun] == ids
     finally:
         kept.rename(state)
-        mend(cluster, sandbox_image)
+        cluster.up(len(NAMES), sandbox_image, lambda _line: None, 1)

@@ -99,7 +99,7 @@ class Moving:
         session, source, lost = f"move-{number}", self.servers[SOURCE], self.servers[loss.name]
         made = {"id": session, "permission_level": "high"}
         if not loss.creates:
-            await source.ok("POST", "/api/sessions", made)
+            await self._create(made)
             assert await self._lives(SOURCE, session) == 1
         order = Path(lost.environment[VARIABLE])
         order.write_text(f"{loss.point} 1 {'KILL' if loss.way == 'kill' else 'STOP'}")
@@ -118,6 +118,12 @@ class Moving:
         if loss.way == "cut":
             await self.link.listen()
         return await self._examined(session, taken, created=not loss.creates)
+
+    async def _create(self, body: dict[str, str]) -> None:
+        """A node that was given up before takes sessions once it has joined again."""
+        async with asyncio.timeout(PROGRAM_SECONDS):
+            while (await self.servers[SOURCE].call("POST", "/api/sessions", body))[0] != 201:
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _happens(self, loss: Loss, lost: Server, session: str) -> bool:
         """Returns whether the rival has the session's id now."""

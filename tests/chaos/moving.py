@@ -122,8 +122,12 @@ class Moving:
     async def _create(self, body: dict[str, str]) -> None:
         """A node that was given up before takes sessions once it has joined again."""
         async with asyncio.timeout(PROGRAM_SECONDS):
-            while (await self.servers[SOURCE].call("POST", "/api/sessions", body))[0] != 201:
+            while True:
+                status, answer = await self.servers[SOURCE].call("POST", "/api/sessions", body)
+                if status not in _LATER:
+                    break
                 await asyncio.sleep(_PAUSE_SECONDS)
+        assert status == 201, answer
 
     async def _happens(self, loss: Loss, lost: Server, session: str) -> bool:
         """Returns whether the rival has the session's id now."""

@@ -98,7 +98,9 @@ class ControlPlane(Instance):
         self.recovered = await recover_sessions(
             settings, ground, host, record, sandbox, work, sessions, closers
         )
-        await join_cluster(settings, ground, cluster, sessions, host, record, work, closers)
+        await join_cluster(
+            settings, ground, cluster, sessions, host, record, sandbox, work, closers
+        )
         await recover_programs(settings, ground, record, sandbox, work, sessions, programs, closers)
         operate = await open_operate(settings, files, *below[1:], sandbox, work, sessions, closers)
         self._offer(

@@ -8,6 +8,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide import digest
 from sandbox_agent.decide.protocol import Configuration, Message
+from sandbox_agent.enforce import standstill
 from sandbox_agent.enforce.guards.forked import WaitingGuard
 from sandbox_agent.enforce.guards.guards import Guards
 from sandbox_agent.enforce.kernel import Kernel
@@ -19,6 +20,7 @@ from sandbox_agent.net.ports import Ports
 from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.run.executor import Executor
 from sandbox_agent.run.session_secrets import SessionSecrets
+from sandbox_agent.run.vouching import Vouching
 from sandbox_agent.run.work import Work
 
 # So long after its configuration, a session's first command has come.
@@ -57,6 +59,9 @@ class Session:
         )
         self._transfers = Transfers(loop, configuration, events, secrets.cut)
         self._ports = Ports(loop, kernel)
+        self._vouching = Vouching(
+            loop, functools.partial(standstill.everything_stopped, configuration.uid)
+        )
         self.methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
             "output": self._executor.outputs.read,
@@ -75,6 +80,7 @@ class Session:
             "pty.signal": self._terminals.signal,
             "pty.close": self._terminals.close,
             "ports": self._ports.start,
+            "vouch": self._vouching.vouch,
             "file.open": self._transfers.open,
             "file.digest": functools.partial(self._transfers.digest, self.guards.held),
             "file.changes": self._transfers.changes,

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from orchestrator.cluster.repeating import Repeating
 from orchestrator.cluster.shared import CHANNEL, Connection, SharedDatabase
-from orchestrator.ground.errors import ClusterUnavailableError
-from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.ground.tasks import TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,9 @@ class Following:
         self._database = database
         self._look = look_seconds
         self._updates: list[Update] = []
-        self._rounds = Rounds(_ROUND_SECONDS)
-        self._task: Supervised | None = None
+        self._repeating = Repeating(
+            TaskName.SHARED, self._follow, _missed, pause=_PAUSE_SECONDS, overdue=_ROUND_SECONDS
+        )
 
     def add(self, update: Update) -> None:
         """`update` is called when something may have changed."""
@@ -37,24 +38,11 @@ class Following:
 
     def start(self, tasks: Tasks) -> None:
         """Begins to follow."""
-        self._task = tasks.start(TaskName.SHARED, self._run, rounds=self._rounds)
+        self._repeating.start(tasks)
 
     async def close(self) -> None:
         """Follows no more."""
-        if self._task is not None:
-            await self._task.close()
-
-    async def _run(self) -> None:
-        while True:
-            with self._rounds.round() as this:
-                try:
-                    await self._follow()
-                except ClusterUnavailableError as error:
-                    this.failed = True
-                    log.warning(
-                        "changes of what the cluster shares are not heard: %s", error.detail
-                    )
-            await asyncio.sleep(_PAUSE_SECONDS)
+        await self._repeating.close()
 
     async def _follow(self) -> None:
         """Raises: ClusterUnavailableError when the database is away."""
@@ -67,3 +55,7 @@ class Following:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._look):
                         await told.wait()
+
+
+def _missed(why: str) -> None:
+    log.warning("changes of what the cluster shares are not heard: %s", why)

@@ -4,8 +4,11 @@ import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.cluster.fence import seconds_open
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.open import GroundFloor
+from orchestrator.host.link.vouching import Vouching
+from orchestrator.host.node.boot import boottime
 from orchestrator.host.open import HostFloor
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.admin_key import generated_key
@@ -127,6 +130,7 @@ async def open_sandboxes(
         subscribers,
         (way_out, way_in),
         ground.metrics,
+        Vouching(lambda: seconds_open(cluster.membership.renewed_at, boottime())),
     )
     closers.push_async_callback(sandboxes.agents.close)
     return SandboxFloor(

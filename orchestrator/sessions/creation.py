@@ -206,6 +206,7 @@ class Creation:
             if carried is not None:
                 keeping = both(keeping, carried.storing(session))
             await (request.acknowledging or self._database.write)(keeping)
+            self._places.check_kept(session)
         except BaseException as error:
             session.sandbox = None
             await self._sandboxes.discard(sandbox)

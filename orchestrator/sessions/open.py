@@ -90,6 +90,7 @@ async def join_cluster(
     floor: SessionsFloor,
     host: HostFloor,
     record: RecordFloor,
+    sandbox: SandboxFloor,
     work: WorkFloor,
     closers: AsyncExitStack,
 ) -> None:
@@ -123,6 +124,7 @@ async def join_cluster(
             Stopper(host.node),
             record.recorder,
             record.stops,
+            sandbox.sandboxes.vouching,
             comparison.run,
             resumed,
             settings.hello_timeout,

@@ -5,6 +5,7 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.effect import together
 from orchestrator.host.engine.base import Engine
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
@@ -31,6 +32,7 @@ class Pauses:
         places: SessionPlaces,
         deadlines: Deadlines,
         cells: Cells,
+        vouching: Vouching,
         hello_timeout: float,
     ) -> None:
         self._engine = engine
@@ -40,6 +42,7 @@ class Pauses:
         self._places = places
         self._deadlines = deadlines
         self._cells = cells
+        self._vouching = vouching
         self._hello_timeout = hello_timeout
 
     async def pause(self, principal: Principal, session: Session) -> None:
@@ -99,6 +102,8 @@ class Pauses:
             sandbox.reopen()
             self._deadlines.watch(session)
             await sandbox.link.wait_connected(self._hello_timeout)
+            if session.recovers:
+                await self._vouching.vouch(sandbox.link)
             await self._cells.end_left(session)
 
     async def _record(

@@ -80,7 +80,10 @@ class Sessions:
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
-        self.places = SessionPlaces(settings.cluster or "", settings.node, cluster.places)
+        self.places = SessionPlaces(
+            *(settings.cluster or "", settings.node, cluster.places),
+            lambda: cluster.membership.epoch,
+        )
         self.finder = Finder(
             self.registry,
             database,
@@ -115,7 +118,8 @@ class Sessions:
         )
         self._pauses = Pauses(
             *(node.engine, recorder, stopper, stops),
-            *(self.places, self.deadlines, work.cells, settings.hello_timeout),
+            *(self.places, self.deadlines, work.cells),
+            *(sandbox.sandboxes.vouching, settings.hello_timeout),
         )
         self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")

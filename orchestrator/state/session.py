@@ -72,6 +72,7 @@ class Session:
     # The cluster in which it has a place, and the place's number; '' and 0: in none.
     cluster: str = ""
     place: int = 0
+    place_epoch: int = 0  # the node's epoch when it took that place here; it is not stored
     # Whether its chain is copied to the cluster: from its creation on, or from such a level on.
     ships: bool = False
     # Whether it stands still, because its node has no lease and another may take it over.

@@ -67,7 +67,7 @@ class Connection:
         self._on_open()
 
     def _redial(self) -> None:
-        self._loop.after(self._delay, self.dial)
+        self._loop.after(self._delay, self.dial, always=True)
         self._delay = min(self._delay * 2, _LONGEST_DELAY)
 
     def accepted(self) -> None:
@@ -82,7 +82,7 @@ class Connection:
     def send_soon(self, message: Message) -> None:
         """Sends one message together with the next one, or a little later."""
         if self._add(message) and self._soon is None:
-            self._soon = self._loop.after(_SOON_SECONDS, self._flush)
+            self._soon = self._loop.after(_SOON_SECONDS, self._flush, always=True)
 
     def _add(self, message: Message) -> bool:
         """Buffers a message; returns whether to send it now."""

@@ -19,9 +19,14 @@ class Timer:
     """A scheduled callback; `cancel` does nothing after it has run."""
 
     def __init__(
-        self, due: float, callback: Callable[[], None], on_cancel: Callable[[], None]
+        self,
+        due: float,
+        callback: Callable[[], None],
+        on_cancel: Callable[[], None],
+        always: bool,
     ) -> None:
         self.due = due
+        self.always = always
         self._callback: Callable[[], None] | None = callback
         self._on_cancel = on_cancel
 
@@ -52,6 +57,8 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
+        # Those that wait until all timers run again.
+        self._held: list[Timer] = []
         # How many of the timers are cancelled.
         self._cancelled = 0
         self._children: dict[int, Callable[[], None]] = {}
@@ -70,11 +77,26 @@ class Loop:
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Calls back once after `seconds`."""
-        timer = Timer(time.monotonic() + seconds, callback, self._on_cancel)
+    def after(self, seconds: float, callback: Callable[[], None], *, always: bool = False) -> Timer:
+        """Calls back once after `seconds`; `always`: also while timers are held."""
+        timer = Timer(time.monotonic() + seconds, callback, self._on_cancel, always)
         heapq.heappush(self._timers, timer)
         return timer
+
+    def hold_timers(self) -> None:
+        """Those that exist wait, but for those that run always."""
+        self._held += [timer for timer in self._timers if not timer.always]
+        self._keep([timer for timer in self._timers if timer.always])
+
+    def release_timers(self) -> None:
+        """Those that have waited run as soon as they are due."""
+        held, self._held = self._held, []
+        self._keep([*self._timers, *held])
+
+    def _keep(self, timers: list[Timer]) -> None:
+        self._timers = [timer for timer in timers if timer.pending]
+        heapq.heapify(self._timers)
+        self._cancelled = 0
 
     def on_exit(self, pid: int, callback: Callable[[], None]) -> None:
         """Calls back when the child has ended and has been reaped."""
@@ -123,9 +145,7 @@ class Loop:
         """Removes cancelled timers, so that they never become the majority."""
         self._cancelled += 1
         if self._cancelled > max(_MOST_CANCELLED, len(self._timers) // 2):
-            self._timers = [timer for timer in self._timers if timer.pending]
-            heapq.heapify(self._timers)
-            self._cancelled = 0
+            self._keep(self._timers)
 
     def _on_wake(self, _events: int) -> None:
         try:

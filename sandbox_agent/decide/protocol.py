@@ -104,6 +104,10 @@ Host → agent, requests
               to a single command; all of them are cut out of events and errors
     programs  {names} → {absent: [name]}
               those that are no executable files of the image, by bare name or absolute path
+    vouch     {until_ms} → {now_ms}   until when the session may run, by the agent's CLOCK_BOOTTIME;
+              null, or absent: only asks for that clock. From the first such word on, the session
+              stands still when no other one has come in time: its processes are stopped, and the
+              agent's timers wait. A word lets it go on
     ports     {} → {}      starts the process that connects to ports of the sandbox, unless it runs
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL

@@ -43,7 +43,7 @@ def end(uid: int, root: int, but: Collection[int] = ()) -> bool:
     Returns whether the last search found no other.
     """
     killed: set[_Identity] = set()
-    with _standstill(uid):
+    with everything_stopped(uid):
         for _ in range(_MOST_ROUNDS):
             found = {
                 pid: stat
@@ -64,7 +64,7 @@ def send(uid: int, root: int, number: int) -> None:
         with privileges.wholly_as(uid), suppress(OSError):
             signalling.send(descriptor, number)
 
-    with _standstill(uid):
+    with everything_stopped(uid):
         signalling.to_all(root, send_one)
 
 
@@ -85,7 +85,8 @@ def _kill(uid: int, root: int, but: Collection[int], found: Stats) -> set[_Ident
 
 
 @contextmanager
-def _standstill(uid: int) -> Iterator[None]:
+def everything_stopped(uid: int) -> Iterator[None]:
+    """All processes of the session's user are stopped, as long as none of them is ended."""
     before = _stopped_before()
     try:
         _signal_everything(uid, signal.SIGSTOP)

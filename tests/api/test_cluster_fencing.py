@@ -1,5 +1,6 @@
 """Sessions that others may take over stand still while their node has no lease."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,14 +14,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from orchestrator.cluster.fence import FENCE_SECONDS
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Rationale, Status
+from sandbox_agent.decide.protocol import Message
 from tests.api.test_cluster_restarts import NodeRestarts
 from tests.api.test_restarts import ADMIN, _forget_settings
+from tests.support.fake_agent import FakeAgent
 from tests.support.until import until
 
 LONG_AGO = 13.0
@@ -303,3 +307,52 @@ def test_it_runs_only_while_its_node_has_a_lease(monkeypatch: pytest.MonkeyPatch
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def words(node: NodeRestarts) -> list[int | None]:
+    """Until when agents were told that they may run, in milliseconds; None: asked for the clock."""
+    return [
+        params.get("until_ms")
+        for agent in node.agents.by_run_dir.values()
+        for method, params in agent.requests
+        if method == "vouch"
+    ]
+
+
+def test_its_agent_is_told_until_when_it_may_run(node: NodeRestarts) -> None:
+    """At its start, after each renewal and when it is resumed, and not while it stands still."""
+    create(node, "other", None)
+    assert words(node) == []
+    session = create(node)
+    told = len(words(node))
+    assert told == 2
+    node.cluster.renew()
+    node.run(until(lambda: len(words(node)) >= told + 2))
+    clock = time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
+    last = [word for word in words(node) if word is not None][-1]
+    assert clock < last <= clock + FENCE_SECONDS * 1000
+    node.run(node.plane.sessions.pause(ADMIN, session))
+    told = len(words(node))
+    node.run(node.plane.sessions.resume(ADMIN, session))
+    assert len(words(node)) >= told + 2
+    lose_lease(node, session)
+    told = len(words(node))
+    node.cluster.renew(LONG_AGO)
+    node.run(until(lambda: session.fenced))
+    assert len(words(node)) == told
+    get_lease(node)
+    wait_until(node, session, stands_still=False)
+    node.run(until(lambda: len(words(node)) >= told + 2))
+
+
+@pytest.mark.parametrize("now", [None, True, -1, "1", 2**60])
+def test_an_agent_that_says_no_time_is_not_trusted(
+    node: NodeRestarts, now: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def says(_agent: FakeAgent, _params: Message) -> Message:
+        return {"now_ms": now}
+
+    monkeypatch.setattr(FakeAgent, "_on_vouch", says)
+    with pytest.raises(PaddockError, match="malformed"):
+        create(node)
+    assert not node.engine.containers

@@ -16,6 +16,7 @@ from images.progress import detail, failure, step
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.settings.settings import Settings
 from tests.chaos.in_cluster import ONLY_IN_CLUSTER, in_cluster
+from tests.chaos.moving import Loss, lose_all, losses, moving
 from tests.chaos.own_engine import own_engine
 from tests.chaos.run import ROOM_FOR_FEW, WAITING, Chaos, Kill, chaos
 
@@ -57,7 +58,7 @@ _NODE_STORMS = 10
 def every_kill(*, of_node: bool = False) -> Iterator[Kill]:
     """Each visit of each point once; `of_node`: those of a node of a cluster, too.
 
-    Moves need another node, and have tests of their own.
+    Moves need another node, and have losses of their own.
     """
     for point in FaultPoint:
         if point.partition(".")[0] in ("arrive", "leave"):
@@ -69,9 +70,14 @@ def every_kill(*, of_node: bool = False) -> Iterator[Kill]:
 
 
 async def _run(
-    directory: Path, kills: list[Kill], of_node: list[Kill], engines: int, chance: random.Random
+    directory: Path,
+    kills: list[Kill],
+    of_node: list[Kill],
+    of_moves: list[Loss],
+    engines: int,
+    chance: random.Random,
 ) -> Chaos:
-    """The kills on the host's engine, those of a node, then those of an engine of the run's own."""
+    """The kills on the host's engine, of a node, of two nodes, then of an engine of its own."""
     done = Chaos()
     for number, settings in enumerate(({}, ROOM_FOR_FEW, WAITING)):
         some = [kill for kill in kills if kill.settings == settings]
@@ -82,6 +88,10 @@ async def _run(
     if of_node:
         async with in_cluster(directory) as cluster:
             done += await chaos(directory / "node", of_node, detail, chance, None, cluster)
+    if of_moves:
+        async with moving(directory / "moves") as moves:
+            done.complaints += await lose_all(moves, of_moves, detail)
+            done.kills["moves"] += len(of_moves)
     if engines:
         image = os.environ.get("PADDOCK_IMAGE", Settings.model_fields["image"].default)
         async with own_engine(directory / "engine", image) as engine:
@@ -102,6 +112,7 @@ def main() -> int:
     parser.add_argument(
         "--cluster", type=int, default=1, help="how often each point of a cluster's node (1)"
     )
+    parser.add_argument("--moves", type=int, default=1, help="how often each step of a move (1)")
     parser.add_argument("--only", help="only points whose name begins with this")
     parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")
     arguments = parser.parse_args()
@@ -110,18 +121,23 @@ def main() -> int:
     kills = [kill for _ in range(arguments.rounds) for kill in every_kill()]
     of_node = [kill for _ in range(arguments.cluster) for kill in every_kill(of_node=True)]
     of_node = [kill for kill in of_node if not kill.settings]
+    of_moves = losses() * arguments.moves
     if arguments.only:
+        of_moves = [loss for loss in of_moves if loss.point.startswith(arguments.only)]
         kills, of_node = (
             [kill for kill in some if (kill.point or "").startswith(arguments.only)]
             for some in (kills, of_node)
         )
     of_node += [Kill(None)] * (arguments.cluster * _NODE_STORMS)
     kills += [Kill(None)] * arguments.storms + [Kill(None, after="agent")] * arguments.agents
-    counts = f"{len(kills)} kills, {len(of_node)} of a node, {arguments.engine} of an engine"
+    counts = f"{len(kills)} kills, {len(of_node)} of a node, {len(of_moves)} losses in a move"
+    counts += f", {arguments.engine} kills of an engine"
     step(f"{counts}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="paddock-chaos-") as directory:
         try:
-            done = asyncio.run(_run(Path(directory), kills, of_node, arguments.engine, chance))
+            done = asyncio.run(
+                _run(Path(directory), kills, of_node, of_moves, arguments.engine, chance)
+            )
         except (AssertionError, DockerException, OSError) as error:
             traceback.print_exception(error)  # the check that failed has no other words
             failure(str(error) or repr(error))

@@ -16,7 +16,10 @@ VARIABLE = "DIES_AT"
 
 
 def die_at(order: Path) -> None:
-    """Has the process killed, without a chance to react, where the file says."""
+    """Has the process killed, without a chance to react, where the file says.
+
+    A third word is another signal's: STOP lets a test say when it goes on.
+    """
     seen, visits = "", 0
 
     def reached(point: FaultPoint) -> None:
@@ -27,13 +30,13 @@ def die_at(order: Path) -> None:
             return
         if text != seen:
             seen, visits = text, 0
-        wanted, visit = text.split()
+        wanted, visit, *names = text.split()
         if point != wanted:
             return
         visits += 1
         if visits == int(visit):
             order.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[f"SIG{names[0] if names else 'KILL'}"])
 
     setattr(FaultPoint, "reached", reached)  # noqa: B010 - type checkers allow no assignment
 

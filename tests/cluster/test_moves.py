@@ -1,6 +1,9 @@
 """Sessions that move between the nodes of a real cluster: all that they have, and one life."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +16,7 @@ from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.layout import DATABASE
 from tests.support.machines import NAMES, client
+from tests.support.sources import ROOT
 from tests.support.until import until
 
 SECRET = "of-nobody-else-17"
@@ -99,7 +103,28 @@ def test_what_cannot_move_stays_and_says_why(cluster: Cluster) -> None:
         assert drained is not None
         assert (drained.stayed, _home(cluster, "stays")) == ([], _other(here))
         paddock.nodes.undrain(here)
+        # What is busy there until the time is over ends with --end, and says so.
+        session.processes.start("sleep 600")
+        said = _command(cluster, "drain", _other(here), "--move", "--end", "--json")
+        assert json.loads(said) == {"moved": 0, "ended": 1, "stayed": []}
+        with pytest.raises(SessionTerminatedError):
+            paddock.sessions.get("stays").exec("true")
+        paddock.nodes.undrain(_other(here))
         paddock.sessions.close("stays", purge=True)
+
+
+def _command(cluster: Cluster, *words: str) -> str:
+    """What `paddock cluster …` prints, asked of the gateway with an admin's key."""
+    (gateway,) = cluster.gateways()
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "PADDOCK_URL": gateway.url,
+        "PADDOCK_KEY": cluster.layout.admin_key.read_text().strip(),
+    }
+    command = [sys.executable, "-m", "paddock", "cluster", *words]
+    return subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize("lost", ["source", "target", "database"])

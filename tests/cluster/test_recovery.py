@@ -1,53 +1,74 @@
 """A machine that is cut off: its sessions stand still there, go on elsewhere, and end as moved."""
 
+import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.rules.policy import levels
 from paddock import PaddockSync
 from paddock.audit.chain import Chain
-from paddock.client.errors import PaddockError, SessionTerminatedError
+from paddock.client.errors import SessionTerminatedError
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from scripts.cluster.nodes import Node
-from tests.support.limits import PROGRAM_SECONDS
+from scripts.cluster.removal import end_machines
 from tests.support.machines import NAMES, client, mend
 from tests.support.sources import ROOT
+from tests.support.until import until
 
 HIGH = Path(levels.__file__).with_name("levels") / "high.toml"
+BULK = "head -c 100000 /dev/urandom > bulk"
 COUNT = "n=0; while true; do n=$((n+1)); echo $n > counter; done"
 
 
 @pytest.fixture(scope="module")
-def surviving(
-    made_cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """The cluster with a level that keeps its starts and ends in it, and copies after a second."""
+def more(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of each node: a level that keeps its starts and ends in the cluster, soon copies."""
     folder = tmp_path_factory.mktemp("levels")
     text = HIGH.read_text().replace("rank = 300", "rank = 290")
     (folder / "durable.toml").write_text(f'durability = "cluster"\n{text}')
-    more = {"PADDOCK_LEVELS_DIR": str(folder), "PADDOCK_CLUSTER_COPY_SECONDS": "1"}
+    return {"PADDOCK_LEVELS_DIR": str(folder), "PADDOCK_CLUSTER_COPY_SECONDS": "1"}
+
+
+@pytest.fixture(scope="module")
+def surviving(made_cluster: Cluster, sandbox_image: str, more: dict[str, str]) -> Iterator[Cluster]:
+    """The cluster with these settings."""
     for node in made_cluster.nodes():
         node.stop()
-        Node(node.machine, {**node.settings, **more}).start()
+        _start(node, more)
     yield made_cluster
     for node in made_cluster.nodes():
         node.stop()
     mend(made_cluster, sandbox_image)
 
 
-def wait(condition: Callable[[], object]) -> None:
-    """Asks again and again, because other machines tell nothing here."""
-    until = time.monotonic() + PROGRAM_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it has not happened"
-        time.sleep(0.5)
+def _start(node: Node, more: dict[str, str]) -> None:
+    Node(node.machine, {**node.settings, **more}).start()
+
+
+class Story:
+    """What the gateway's stream says of one session, in its order."""
+
+    def __init__(self, paddock: PaddockSync, session_id: str) -> None:
+        self._events = (
+            event for event in paddock.events(after=0) if event.session_id == session_id
+        )
+
+    def wait(self, operation: str) -> None:
+        """Reads on until this has happened."""
+        assert any(event.operation == operation for event in self._events)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """For what the database or a disk has, which tell nobody."""
+    asyncio.run(until(condition))
 
 
 def asked(cluster: Cluster, query: str) -> str:
@@ -58,7 +79,7 @@ def home(cluster: Cluster, session_id: str) -> str:
     return asked(cluster, f"SELECT node FROM places WHERE id = '{session_id}'")
 
 
-def copied_record(cluster: Cluster, session_id: str, life: int = 0) -> list[dict[str, object]]:
+def copied_record(cluster: Cluster, session_id: str, life: int = 0) -> list[dict[str, Any]]:
     """The events that the cluster has of a session, by its command: a verified chain."""
     command = [sys.executable, "-m", "paddock", "cluster", "record", session_id]
     settings = cluster.node("node1").environment()
@@ -81,71 +102,94 @@ def on_disk(node: Node, session_id: str) -> str:
     return (state / "session-workspaces" / session_id / "counter").read_text()
 
 
-def paused(node: Node) -> bool:
+@contextmanager
+def pauses(node: Node) -> Iterator[Iterator[object]]:
+    """The pauses of containers on that machine, as its engine tells them."""
     engine = node.machine.engine()
+    told = engine.events(decode=True, filters={"event": "pause"})
     try:
-        states = {each.attrs["State"]["Status"] for each in engine.containers.list(all=True)}
+        yield told
     finally:
+        told.close()
         engine.close()
-    return "paused" in states
 
 
-def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(surviving: Cluster) -> None:
-    cluster = surviving
+def cut_off(cluster: Cluster, lost: Node) -> None:
+    with pauses(lost) as told:
+        network.cut(cluster.layout, lost.name)
+        next(told)
+
+
+def cut_off_and_killed(cluster: Cluster, lost: Node) -> None:
+    network.cut(cluster.layout, lost.name)
+    lost.kill()
+
+
+def cut_off_and_stopped(cluster: Cluster, lost: Node) -> None:
+    network.cut(cluster.layout, lost.name)
+    lost.pause()
+
+
+def _copied(cluster: Cluster, session_id: str) -> bool:
+    """Whether the copy is there that has all of its files, and no earlier one."""
+    of_it = f"FROM workspace_copies WHERE id = '{session_id}'"
+    return asked(cluster, f"SELECT sum(bytes) {of_it} AND complete HAVING min(bytes) > 90000") != ""
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        cut_off,
+        pytest.param(cut_off_and_killed, marks=pytest.mark.whole),
+        pytest.param(cut_off_and_stopped, marks=pytest.mark.whole),
+    ],
+)
+def test_a_cut_machine_stands_still_and_its_session_goes_on_elsewhere(
+    surviving: Cluster, more: dict[str, str], lose: Callable[[Cluster, Node], None]
+) -> None:
+    """Also if nobody there can freeze it any more: its control plane is killed, or hangs."""
+    cluster, name = surviving, lose.__name__
     (gateway,) = cluster.gateways()
     with client(cluster, gateway) as paddock:
-        session = paddock.sessions.create(
-            id="survivor", permission_level="durable", recovery="snapshot"
-        )
-        lost = cluster.node(home(cluster, "survivor"))
+        session = paddock.sessions.create(id=name, permission_level="durable", recovery="snapshot")
+        story = Story(paddock, name)
+        lost = cluster.node(home(cluster, name))
         (other,) = (each for each in cluster.nodes() if each.name != lost.name)
-        session.exec(shell="echo kept > file; echo 0 > counter")
-        wait(lambda: asked(cluster, "SELECT sum(complete::int) FROM workspace_copies") == "1")
+        session.exec(shell=f"echo kept > file; echo 0 > counter; {BULK}")
+        wait(lambda: _copied(cluster, name))
         # It goes on counting, whoever may reach its machine.
         session.processes.start(shell=COUNT)
-        wait(lambda: on_disk(lost, "survivor").strip() not in ("", "0"))
-        network.cut(cluster.layout, lost.name)
-        wait(lambda: paused(lost))
-        last = on_disk(lost, "survivor")
-        wait(lambda: home(cluster, "survivor") == other.name)
-        wait(lambda: _works(paddock, "cat file"))
-        session = paddock.sessions.get("survivor")
-        assert session.exec("cat counter").stdout == "0\n"
+        wait(lambda: on_disk(lost, name).strip() not in ("", "0"))
+        lose(cluster, lost)
+        story.wait("session.arrived")
+        last = on_disk(lost, name)
+        assert home(cluster, name) == other.name
+        session = paddock.sessions.get(name)
+        assert session.exec("cat file counter").stdout == "kept\n0\n"
         session.exec(shell="echo again > counter")
         # The other life has not written since it stood still, and never does again.
-        assert on_disk(lost, "survivor") == last
+        assert on_disk(lost, name) == last
         network.heal(cluster.layout, lost.name)
-        with client(cluster, lost) as direct:
-            wait(lambda: _ended_as_moved(direct))
-        assert on_disk(lost, "survivor") == last
+        if (process := lost.process()) is None:
+            _start(lost, more)
+        else:
+            process.resume()
+        story.wait("session.terminated")
+        with client(cluster, lost) as direct, pytest.raises(SessionTerminatedError) as ended:
+            direct.sessions.get(name)
+        assert ended.value.fields["rationale"] == "moved"
+        assert on_disk(lost, name) == last
         assert session.exec("cat counter").stdout == "again\n"
-        assert home(cluster, "survivor") == other.name
-        _check_chains(cluster)
+        assert home(cluster, name) == other.name
+        _check_chains(cluster, name)
         session.close(purge=True)
     wait(lambda: asked(cluster, "SELECT count(*) FROM workspace_copies") == "0")
 
 
-def _works(paddock: PaddockSync, command: str) -> bool:
-    try:
-        return paddock.sessions.get("survivor").exec(command).stdout == "kept\n"
-    except PaddockError:
-        return False
-
-
-def _ended_as_moved(direct: PaddockSync) -> bool:
-    try:
-        direct.sessions.get("survivor")
-    except SessionTerminatedError as error:
-        return error.fields.get("rationale") == "moved"
-    except PaddockError:
-        pass
-    return False
-
-
-def _check_chains(cluster: Cluster) -> None:
+def _check_chains(cluster: Cluster, name: str) -> None:
     """The record of the next life begins with the last event that was copied of the one before."""
-    wait(lambda: len(copied_record(cluster, "survivor", 1)) > 1)
-    earlier, later = (copied_record(cluster, "survivor", life) for life in (1, 0))
+    wait(lambda: len(copied_record(cluster, name, 1)) > 1)
+    earlier, later = (copied_record(cluster, name, life) for life in (1, 0))
     args = later[0]["args"]
     assert isinstance(args, dict)
     named = args["moved_from"]
@@ -154,15 +198,27 @@ def _check_chains(cluster: Cluster) -> None:
     ]
 
 
-def test_starts_and_ends_of_a_durable_level_are_there_without_their_machine(
-    surviving: Cluster,
+def test_what_was_acknowledged_of_a_durable_level_survives_the_disk_of_its_machine(
+    surviving: Cluster, sandbox_image: str
 ) -> None:
-    (gateway,) = surviving.gateways()
-    with client(surviving, gateway) as paddock:
-        for number in range(3):
-            paddock.sessions.create(id=f"durable-{number}", permission_level="durable").close()
-    # Nothing but the database is asked.
-    for number in range(3):
-        found = [event["operation"] for event in copied_record(surviving, f"durable-{number}")]
-        assert (found[0], "session.terminated" in found) == ("session.create", True)
-    assert NAMES
+    """Every command of a session that has ended is in a verified chain without its machine."""
+    cluster, commands = surviving, dict[str, list[str]]()
+    (gateway,) = cluster.gateways()
+    with client(cluster, gateway) as paddock:
+        for name in ("durable-0", "durable-1", "durable-2"):
+            with paddock.sessions.create(id=name, permission_level="durable") as session:
+                commands[name] = [session.exec("true").command_id for _ in range(3)]
+            lost = cluster.node(asked(cluster, f"SELECT node FROM records WHERE id = '{name}'"))
+    state = lost.machine.directory / "state"
+    end_machines(cluster.layout, lost.machine.directory)
+    kept = state.rename(state.with_name("gone"))  # for whom it is lost, it is deleted
+    try:
+        for name, ids in commands.items():
+            events = copied_record(cluster, name)
+            assert events[0]["operation"] == "session.create"
+            assert "session.terminated" in [event["operation"] for event in events]
+            begun = [each["args"] for each in events if each["operation"] == "command.start"]
+            assert [args["command_id"] for args in begun] == ids
+    finally:
+        kept.rename(state)
+        cluster.up(len(NAMES), sandbox_image, lambda _line: None, 1)

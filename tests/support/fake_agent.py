@@ -288,6 +288,9 @@ class FakeAgent:
         self.configuration = params
         return {}
 
+    async def _on_vouch(self, params: Message) -> Message:
+        return {"now_ms": int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)}
+
     async def _on_secrets(self, params: Message) -> Message:
         self.secrets = params
         return {}

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cluster.copies import LOST_SECONDS
+from orchestrator.cluster.fence import FENCE_SECONDS, decide
 from orchestrator.cluster.postgres.lease import LEASE_SECONDS, RENEWAL_SECONDS
-from orchestrator.sessions.in_cluster.fence import FENCE_SECONDS, decide
 
 seconds = st.floats(0, 600, allow_nan=False)
 # How fast a clock goes, compared with the true time.

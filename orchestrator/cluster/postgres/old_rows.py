@@ -1,14 +1,13 @@
 """Removes what the cluster has of sessions that ended long ago, in portions."""
 
-import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.pool import ClusterDatabase
-from orchestrator.ground.errors import ClusterUnavailableError
+from orchestrator.cluster.repeating import Repeating
 from orchestrator.ground.events import time_text
-from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.ground.tasks import TaskName
 
 log = logging.getLogger(__name__)
 
@@ -57,30 +56,16 @@ class OldRows:
         return await self._database.transaction(work)
 
 
-class Pruning:
+def pruning(old: OldRows) -> Repeating:
     """Removes them in the background. Any node may, whatever it has itself."""
 
-    def __init__(self, old: OldRows) -> None:
-        self._old = old
-        self._rounds = Rounds(_ROUND_SECONDS)
-        self._task: Supervised | None = None
+    async def all_of_them() -> None:
+        while await old.prune():
+            pass
 
-    def start(self, tasks: Tasks) -> None:
-        """Begins."""
-        self._task = tasks.start(TaskName.OLD_ROWS, self._run, rounds=self._rounds)
+    def missed(why: str) -> None:
+        log.debug("old sessions are removed later: %s", why)
 
-    async def close(self) -> None:
-        """Stops."""
-        if self._task is not None:
-            await self._task.close()
-
-    async def _run(self) -> None:
-        while True:
-            with self._rounds.round() as this:
-                try:
-                    while await self._old.prune():
-                        pass
-                except ClusterUnavailableError as error:
-                    this.failed = True
-                    log.debug("old sessions are removed later: %s", error.detail)
-            await asyncio.sleep(_PAUSE_SECONDS)
+    return Repeating(
+        TaskName.OLD_ROWS, all_of_them, missed, pause=_PAUSE_SECONDS, overdue=_ROUND_SECONDS
+    )

@@ -16,7 +16,7 @@ from orchestrator.cluster.postgres.lender import PostgresLender
 from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
-from orchestrator.cluster.postgres.old_rows import OldRows, Pruning
+from orchestrator.cluster.postgres.old_rows import OldRows, pruning
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
 from orchestrator.cluster.postgres.shipped import PostgresShipped
@@ -72,9 +72,9 @@ async def open_store(
     closers.push_async_callback(membership.close)
     outbox.start(PostgresDelivery(database, lease), ground.tasks)
     closers.push_async_callback(outbox.close)
-    pruning = Pruning(OldRows(database, settings.cluster_retention))
-    pruning.start(ground.tasks)
-    closers.push_async_callback(pruning.close)
+    removing = pruning(OldRows(database, settings.cluster_retention))
+    removing.start(ground.tasks)
+    closers.push_async_callback(removing.close)
     copy = KeyCopy(settings.state_dir / KEYS_FILE, access.cluster, Clocks(boot_id()))
     keys = PostgresKeys(database, own_keys, copy, settings.cluster_keys_seconds)
     closers.push_async_callback(keys.close)

@@ -13,6 +13,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import LABEL_LINK, Container, ContainerState, Engine
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
 from orchestrator.host.link.messages import malformed
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.sandboxes.configuration import configuration_of, relative
 from orchestrator.sandbox.sandboxes.parts import HeldPart, Part, Plan
@@ -162,9 +163,14 @@ class AgentPart(Part):
     name = "agent"
 
     def __init__(
-        self, engine: Engine, pip_index: str | None, seconds: float = REQUEST_SECONDS
+        self,
+        engine: Engine,
+        pip_index: str | None,
+        vouching: Vouching,
+        seconds: float = REQUEST_SECONDS,
     ) -> None:
         """`seconds` is the time limit for each of the agent's answers."""
+        self._vouching = vouching
         self._engine = engine
         self._pip_index = pip_index
         self._seconds = seconds
@@ -182,6 +188,8 @@ class AgentPart(Part):
         configuration = configuration_of(plan, self._pip_index)
         await plan.link.request("configure", configuration, self._seconds)
         plan.link.expect_configured()
+        if plan.session.recovers:
+            await self._vouching.vouch(plan.link)
         secrets = plan.session.secrets.message()
         if secrets is not None:
             await plan.link.request("secrets", secrets, self._seconds)

@@ -13,6 +13,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.engine.runtimes import Runtimes
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.base import Node
 from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
@@ -56,7 +57,9 @@ class Sandboxes:
         subscribers: Subscribers,
         ways: tuple[Part, ...],
         metrics: Metrics,
+        vouching: Vouching,
     ) -> None:
+        self.vouching = vouching
         self._settings = settings
         self._subscribers = subscribers
         self._workspaces = workspaces
@@ -69,7 +72,7 @@ class Sandboxes:
         self._starter = Starter(
             *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
             *(ways, self._releases, MountedAgentPart(node.engine, self.agents, self._checked)),
-            self.open_network,
+            *(self.open_network, vouching),
         )
         self.pool = WarmPool(
             settings, self._starter.start_ahead, self._suitability.image_id, metrics

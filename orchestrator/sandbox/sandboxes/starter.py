@@ -10,6 +10,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import AgentEvent, Hello
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.base import Node
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
@@ -76,6 +77,7 @@ class Starter:
         releases: TaskScope,
         mounted_agent: MountedAgentPart,
         open_network: OpenNetworkUse,
+        vouching: Vouching,
     ) -> None:
         """`ways` connect with the outside. `releases` holds the releases of sandboxes."""
         engine = node.engine
@@ -91,7 +93,7 @@ class Starter:
         directory = DirectoryPart(directories)
         trust = TrustPart(public_directory(settings.state_dir))
         quota = QuotaPart(workspaces, restrictions)
-        agent = AgentPart(engine, settings.pip_index)
+        agent = AgentPart(engine, settings.pip_index, vouching)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
         container: tuple[Part, ...] = (
             mounted_agent,
@@ -114,7 +116,8 @@ class Starter:
         )
         rules = RulesPart(open_network)
         self._late: tuple[Part, ...] = (rules, AttachPart(quota, directories))
-        self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
+        last = AgentPart(engine, settings.pip_index, vouching, _TAKE_OVER_SECONDS)
+        self._last: tuple[Part, ...] = (last,)
 
     def add(self, way: Part) -> None:
         """Opens another part after the ways that there are."""

@@ -9,16 +9,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from orchestrator.cluster import fence
 from orchestrator.cluster.base import Membership
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.host.engine.base import Engine
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.boot import boottime
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.sandbox.sandboxes.stopper import Stopper
-from orchestrator.sessions.in_cluster import fence
 from orchestrator.state import session_rows
 from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
@@ -44,6 +47,7 @@ class Fencing:
         stopper: Stopper,
         recorder: Recorder,
         stops: StopRecords,
+        vouching: Vouching,
         compare: Callable[[], Awaitable[None]],
         resumed: Callable[[Session], Awaitable[None]],
         hello_timeout: float,
@@ -59,12 +63,16 @@ class Fencing:
         self._stopper = stopper
         self._recorder = recorder
         self._stops = stops
+        self._vouching = vouching
         self._compare = compare
         self._resumed = resumed
         self._hello_timeout = hello_timeout
         self._clock = clock
         # What is frozen here, by the session's key.
         self._frozen: dict[str, Sandbox] = {}
+        # The agents that are just being told that they may go on.
+        self._told: set[AgentLink] = set()
+        self._telling = TaskScope("a word for a sandbox's agent")
         self._renewed = asyncio.Event()
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
@@ -84,6 +92,7 @@ class Fencing:
         """Freezes all of them: nobody here looks after them until the next start."""
         if self._task is not None:
             await self._task.close()
+            await self._telling.close()
             await self._close_all()
             await asyncio.gather(*map(self._stops.recorded, self._sessions()))
 
@@ -100,6 +109,7 @@ class Fencing:
             with self._rounds.round() as this:
                 try:
                     await (self._close_all() if now.closed else self._open_all())
+                    self._vouch_all()
                 except ClusterUnavailableError as error:
                     this.failed = True
                     log.warning("sessions stay frozen: %s", error.detail)
@@ -130,6 +140,24 @@ class Fencing:
         if begins:
             log.warning("session %s stands still: this node has no lease", session.id)
             self._stops.add(session, lambda: self._record(session, "session.fenced"))
+
+    def _vouch_all(self) -> None:
+        """Has the agents of those that run go on. An agent that does not answer delays nothing."""
+        for session in self._sessions():
+            sandbox, runs = session.sandbox, session.status is Status.ACTIVE
+            if sandbox is None or session.fenced or not runs or not sandbox.link.connected:
+                continue
+            if sandbox.link not in self._told:
+                self._told.add(sandbox.link)
+                self._telling.spawn(self._vouch(sandbox.link))
+
+    async def _vouch(self, link: AgentLink) -> None:
+        try:
+            await self._vouching.vouch(link)
+        except PaddockError as error:  # then its session stands still until the next word
+            log.warning("a sandbox agent was not told that it may go on: %s", error.detail)
+        finally:
+            self._told.discard(link)
 
     async def _open_all(self) -> None:
         """Raises: ClusterUnavailableError, and all stay frozen."""
@@ -163,6 +191,7 @@ class Fencing:
             sandbox.reopen()
             try:
                 await sandbox.link.wait_connected(self._hello_timeout)
+                await self._vouching.vouch(sandbox.link)
                 await self._resumed(session)
             except PaddockError as error:
                 log.warning("session %s goes on, but: %s", session.id, error.detail)

@@ -1,11 +1,15 @@
 """Places of sessions: taken before a session is recorded, shown as they change, released."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from orchestrator.cluster.base import Places
-from orchestrator.ground.errors import ConflictError, RateLimitedError
+from orchestrator.ground.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    RateLimitedError,
+)
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
@@ -19,7 +23,11 @@ log = logging.getLogger(__name__)
 class SessionPlaces:
     """The places of this node's sessions in `cluster`; '': it is in none. `node` is its name."""
 
-    def __init__(self, cluster: str, node: str | None, places: Places) -> None:
+    def __init__(
+        self, cluster: str, node: str | None, places: Places, epoch: Callable[[], int]
+    ) -> None:
+        """`epoch` is that of the node, which changes when the cluster has given it up."""
+        self._epoch = epoch
         self.cluster = cluster
         self._node = node
         self._places = places
@@ -48,8 +56,19 @@ class SessionPlaces:
             raise
         if place.number:
             session.cluster, session.place = self.cluster, place.number
+            session.place_epoch = place.epoch
             session.ships = session.must_ship(session.level)
             self.name(session)
+
+    def check_kept(self, session: Session) -> None:
+        """A session that is new may have missed the comparison after its node was given up.
+
+        Raises: ClusterUnavailableError if its place is not the node's any more.
+        """
+        if session.place and session.place_epoch != self._epoch():
+            raise ClusterUnavailableError(
+                "the cluster has given this node up meanwhile: the session's id is free again"
+            )
 
     def name(self, session: Session) -> None:
         """Has the session show where it lives; one without a place shows nothing."""

@@ -27,3 +27,9 @@ def decide(sent: float, now: float) -> Fence:
     """
     left = sent + FENCE_SECONDS - now
     return Fence(left <= 0 or now < sent, max(0.0, left))
+
+
+def seconds_open(sent: float, now: float) -> float:
+    """For how long it stays open without another renewal; 0: it is closed."""
+    found = decide(sent, now)
+    return 0.0 if found.closed else found.seconds

@@ -23,7 +23,7 @@ _SIGNED = frozenset({"/files", f"{_E2B}/files"})
 _OF_EACH_NODE = frozenset(
     {
         *("volumes", "snapshots", "usage"),
-        *("events", "audit", "approvals"),
+        *("events", "audit", "approvals", "owners", "retention"),
     }
 )
 

@@ -64,6 +64,7 @@ _TAGS = {
     "Templates": "Prepared workspaces, from which sessions are created.",
     "Memory": "What sessions of a key remember for later ones.",
     "Hooks": "URLs that receive a signed POST for each event of sessions.",
+    "Owners": "What is kept of the owners of sessions, exported and erased; for admins' keys.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Keys": "Who may call, and how much. Only the answer to a creation has a key.",
@@ -149,6 +150,7 @@ def _parameters() -> dict[str, Any]:
         "templates": ("A template's name.", f"^{TEMPLATE_NAME}$", "website"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
         "nodes": ("A node's name.", "^.{1,64}$", "node-1"),
+        "owners": ("The name of the owner's key.", "^.{1,64}$", "ci"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),
         "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),
     }

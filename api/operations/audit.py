@@ -17,13 +17,9 @@ from orchestrator.record.search_index.search import Search, search
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.settings.settings import Settings
 from paddock.audit.chain import Event
+from paddock.contract.archives import Archive, ArchiveBody, ArchiveRun, Archives, ArchivesQuery
 from paddock.contract.audit import (
     AgentPosition,
-    Archive,
-    ArchiveBody,
-    ArchiveRun,
-    Archives,
-    ArchivesQuery,
     AuditEvent,
     AuditEvents,
     AuditQuery,

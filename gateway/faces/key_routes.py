@@ -12,7 +12,7 @@ from gateway.faces.e2b import E2bLists
 from gateway.faces.named_lists import ARCHIVES, SNAPSHOTS, VOLUMES, NamedList, NamedLists
 from gateway.faces.queries import E2bSandboxesQuery, E2bSnapshotsQuery
 from gateway.open import Gateway
-from paddock.contract.audit import ArchivesQuery
+from paddock.contract.archives import ArchivesQuery
 from paddock.contract.requests import NoQuery
 from paddock.contract.snapshots import SnapshotListQuery
 from paddock.contract.volumes import VolumeListQuery

@@ -102,6 +102,10 @@ OPERATIONS = frozenset(
         "agent.violation",
         "audit.gap",
         "audit.archived",
+        "audit.erased",
+        "owner.erase",
+        "owner.erased",
+        "owner.export",
         "state.restored",
         *get_args(OperationName),
         # Policies permit it as `shell`.

@@ -97,6 +97,10 @@ class FaultPoint(StrEnum):
     SNAPSHOT_FROZEN = "snapshot.frozen"  # what writes to the workspace waits
     SNAPSHOT_COPIED = "snapshot.copied"
     SNAPSHOT_ENDED = "snapshot.ended"
+    ERASE_RECORDED = "erase.recorded"
+    ERASE_FILES_REMOVED = "erase.files_removed"
+    ERASE_ROWS_ERASED = "erase.rows_erased"
+
     SNAPSHOT_FORGOTTEN = "snapshot.forgotten"  # its file is still there
     SNAPSHOT_PLACED = "snapshot.placed"  # in the workspace of a new session
 

@@ -32,6 +32,7 @@ class TaskName(StrEnum):
     KEPT_WORKSPACES = "kept-workspaces"
     SNAPSHOTS = "snapshots"
     ARCHIVING = "archiving"
+    ERASING = "erasing"
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"
     WARM_TEMPLATES = "warm-templates"

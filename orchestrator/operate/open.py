@@ -21,6 +21,9 @@ from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGaug
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.privacy.erasure import Erasing
+from orchestrator.operate.privacy.owner_export import OwnerExports
+from orchestrator.operate.privacy.owners_files import OwnersFiles
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
@@ -53,6 +56,8 @@ class OperateFloor:
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
+    erasing: Erasing
+    owner_exports: OwnerExports
     usage: UsageHistory
     key_edits: KeyEdits
     hooks: Hooks
@@ -99,6 +104,7 @@ async def open_operate(
     )
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
+    erasing, exports = _privacy(settings, ground, host, record, sandbox, work, sessions, closers)
     _anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
     usage = UsageHistory(host.node, sandbox.workspaces, lambda: sessions.registry.live)
@@ -159,6 +165,8 @@ async def open_operate(
         templates,
         warm,
         archiving,
+        erasing,
+        exports,
         usage,
         KeyEdits(settings, reload, record.recorder),
         hooks,
@@ -237,6 +245,36 @@ def _survive(
     )
     taking.start(ground.tasks)
     closers.push_async_callback(taking.close)
+
+
+def _privacy(
+    settings: Settings,
+    ground: GroundFloor,
+    host: HostFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    work: WorkFloor,
+    sessions: Sessions,
+    closers: AsyncExitStack,
+) -> tuple[Erasing, OwnerExports]:
+    """Erases and exports what owners have; erasures of an earlier run go on."""
+    files = OwnersFiles(
+        sandbox.workspaces,
+        sandbox.volumes,
+        sandbox.named_snapshots,
+        work.memory,
+        settings.state_dir / "evidence",
+        settings.archive_path,
+        settings.state_dir / "exports",
+    )
+    erasing = Erasing(ground.database, record.recorder, sessions.registry, files, ground.scrub)
+    erasing.start(ground.tasks)
+    closers.push_async_callback(erasing.close)
+    exports = OwnerExports(
+        ground.database, record.recorder, host.node.storage, files, record.room.check_disk
+    )
+    closers.push_async_callback(exports.close)
+    return erasing, exports
 
 
 def _anchor(

@@ -108,6 +108,11 @@ class Registry:
             _drop(self._by_key, session.key, session)
         self._forget_old()
 
+    def forget_ended(self, owner: str) -> None:
+        """Forgets what is still in memory of the owner's ended sessions."""
+        for session in [each for each in self._ended.values() if each.owner == owner]:
+            self._forget(session.id)
+
     def rehandle(self, session: Session, handle_sha256: str) -> None:
         """Replaces a session's handle."""
         _drop(self._by_handle, session.handle_sha256, session)

@@ -161,7 +161,7 @@ def _followed(data: IO[bytes], chain: Chain, told: dict[str, str]) -> Iterator[b
 
 def _evidence_of(event: dict[str, Any]) -> dict[str, str]:
     """The files of an ended terminal or command, and their digests, without lost ones."""
-    result = event["result"] or {}
+    result = event.get("result") or {}  # it may be erased
     if event["operation"] == "command.evidence" and "output_hash" in result:
         return {f"{EVIDENCE}/{event['args']['command_id']}/output": result["output_hash"]}
     if event["operation"] != "pty.close":

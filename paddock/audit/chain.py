@@ -1,4 +1,10 @@
-"""A chain of audit events: its canonical text, its hashes, and its verification. No I/O."""
+"""A chain of audit events: its canonical text, its hashes, and its verification. No I/O.
+
+The hash of an event covers its content (`args`, `result`, `error`) by a digest with a random salt.
+So the content can be erased: the digest takes its place, the chain stays intact, and who lacks the
+salt can't try out what the content was. Events of earlier versions have no salt, and are hashed as
+they are.
+"""
 
 import hashlib
 import json
@@ -10,6 +16,12 @@ Event = dict[str, Any]
 
 GENESIS_HASH = "0" * 64
 _HASHES = ("prev_hash", "hash")
+_CONTENT = ("args", "result", "error")
+# What stands for erased content in answers of the API.
+_NOTHING: tuple[Any, ...] = ({}, None)
+SALT = "salt"
+# In the place of salt and content, once they are erased, and wherever an event is hashed.
+DIGEST = "content"
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
@@ -21,8 +33,33 @@ def canonical(value: Any) -> str:
 
 
 def chain_hash(prev_hash: str, text: str) -> str:
-    """The hash of an event with that canonical text that follows `prev_hash`."""
+    """The hash of an event with that `hashed_text` that follows `prev_hash`."""
     return hashlib.sha256((prev_hash + text).encode()).hexdigest()
+
+
+def hashed_text(event: Event) -> str:
+    """The text of an event that is hashed; `event` has no hashes. It is that of `erased`, too.
+
+    Members that an answer of the API has instead of missing ones change nothing. Raises: ValueError
+    for an event with a salt and the digest of a content.
+    """
+    if SALT in event and event[SALT] is not None:
+        return canonical(erased(event))
+    left_out = [name for name in (SALT, DIGEST) if event.get(name, 0) is None]
+    if event.get(DIGEST) is not None:
+        left_out += [name for name in _CONTENT if event.get(name, 0) in _NOTHING]
+    return canonical({name: value for name, value in event.items() if name not in left_out})
+
+
+def erased(event: Event) -> Event:
+    """The event without its content and salt, with the digest of both. Raises: ValueError."""
+    if event.get(DIGEST) is not None:
+        raise ValueError(f"{DIGEST} and {SALT} exclude each other")
+    content = {name: event[name] for name in (SALT, *_CONTENT) if name in event}
+    kept = {name: value for name, value in event.items() if name not in content}
+    kept.pop(DIGEST, None)
+    kept[DIGEST] = hashlib.sha256(canonical(content).encode()).hexdigest()
+    return kept
 
 
 class Anchor(NamedTuple):
@@ -100,7 +137,11 @@ class Chain:
         if prev_hash != self._hash:
             raise BrokenError("prev_hash is not the hash of the event before")
         try:
-            expected = chain_hash(self._hash, _text_of(event) if text is None else text)
+            if text is None or SALT in event or DIGEST in event:
+                text = hashed_text(
+                    {name: value for name, value in event.items() if name not in _HASHES}
+                )
+            expected = chain_hash(self._hash, text)
         except (TypeError, ValueError, RecursionError) as error:
             raise BrokenError(f"has no canonical text: {error}") from None
         if event_hash != expected:
@@ -114,10 +155,6 @@ class Chain:
         self._last_id, self._seq, self._hash = event_id, self._seq + 1, expected
         if self._seq in self._wanted:
             self.seen[self._seq] = expected
-
-
-def _text_of(event: Event) -> str:
-    return canonical({name: value for name, value in event.items() if name not in _HASHES})
 
 
 def verify_chain(

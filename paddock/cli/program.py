@@ -35,6 +35,7 @@ from paddock.cli.resources import (
     memory,
     named_snapshots,
     nodes,
+    owners,
     packs,
     policies,
     ports,
@@ -126,6 +127,7 @@ def build() -> TyperGroup:
         ("memory", memory.app),
         ("volumes", volumes.app),
         ("nodes", nodes.app),
+        ("owners", owners.app),
         ("templates", templates.app),
         ("snapshots", named_snapshots.app),
         ("hooks", hooks.app),
@@ -133,6 +135,7 @@ def build() -> TyperGroup:
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)
+    owners.add_to(app)
     contexts.add_to(app)
     lifetimes.add_to(app)
     any_operation.add_to(app)

@@ -61,9 +61,8 @@ from paddock.client.session import Session
 from paddock.client.shells import Shell
 from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
+from paddock.contract.archives import Archive, ArchiveRun
 from paddock.contract.audit import (
-    Archive,
-    ArchiveRun,
     AuditEvent,
     AuditStats,
     AuditVerdict,

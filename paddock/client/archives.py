@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, method, stream
-from paddock.contract.audit import Archive, ArchiveRun
+from paddock.contract.archives import Archive, ArchiveRun
 
 _PATH = "/api/audit/archives"
 # Long chains take time: they are read, compressed and read back.

@@ -20,6 +20,7 @@ from paddock.client.memory import KeyMemory
 from paddock.client.named_snapshots import NamedSnapshots
 from paddock.client.nodes import Nodes, heard_of_node
 from paddock.client.offers import Images, Models, Policies, Tools
+from paddock.client.owners import Owners
 from paddock.client.pool import Options, Pool
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
@@ -77,6 +78,7 @@ class _Client(Face[F]):
         self.snapshots: NamedSnapshots[F] = NamedSnapshots(link)
         self.hooks: Hooks[F] = Hooks(link)
         self.nodes: Nodes[F] = Nodes(link)
+        self.owners: Owners[F] = Owners(link)
 
     def _thread(self) -> LoopThread | None:
         """The thread that runs coroutines for callers without an event loop."""

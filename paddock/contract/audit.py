@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
-from paddock.contract.cluster import AtNode, Missing, PositivePosition, WholePosition
+from paddock.contract.cluster import Missing, PositivePosition, WholePosition
 from paddock.contract.fields import Moment, PageSize, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
@@ -31,6 +31,7 @@ _EVENT = {
     "duration_ms": None,
     "tokens_used": None,
     "agent": None,
+    "salt": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
     "prev_hash": "6b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1",
     "hash": "a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e",
 }
@@ -46,8 +47,10 @@ class AgentPosition(Model):
 class AuditEvent(Model):
     """One event of a hash chain.
 
-    `hash` is sha256(`prev_hash` + the event without both as JSON with sorted keys, no white
-    space, UTF-8); the first `prev_hash` is 64 zeros.
+    `hash` is sha256(`prev_hash` + text); the first `prev_hash` is 64 zeros. The text is the event
+    as JSON (sorted keys, no white space, UTF-8) with `content` for `salt`, `args`, `result`,
+    `error`, which is the sha256 of an object of the four. Old events have no `salt`: they are
+    hashed whole.
     """
 
     SPARSE = True
@@ -81,6 +84,10 @@ class AuditEvent(Model):
     duration_ms: Count | None
     tokens_used: Count | None
     agent: AgentPosition | None
+    salt: str | None = Field(
+        None, description="Random: without it, nobody can try out the content."
+    )
+    content: Sha256 | None = Field(None, description="Of an erased event: the digest of the four.")
     prev_hash: Sha256
     hash: Sha256
 
@@ -133,58 +140,6 @@ class AuditStats(Model):
     total_tokens: Count
 
 
-_ARCHIVED = {
-    "session_key": "4f1c0a9be27d3586",
-    "session_id": "web-1",
-    "owner": "ci",
-    "node": None,
-    "file": "4f1c0a9be27d3586.tar.gz",
-    "sha256": "b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e16",
-    "bytes": 18_204,
-    "seq": 212,
-    "hash": _EVENT["hash"],
-    "archived_at": "2026-04-04T09:30:12.482113Z",
-}
-
-
-class Archive(Model):
-    """A chain in a file of the archive; `seq` and `hash` are those of its last event."""
-
-    model_config = example(_ARCHIVED)
-
-    session_key: str
-    session_id: str
-    owner: str
-    node: AtNode = None
-    file: str = Field(description="The file's name in the archive directory.")
-    sha256: Sha256 = Field(description="Of the file.")
-    bytes: Count
-    seq: Count
-    hash: Sha256
-    archived_at: Time
-
-
-class Archives(Model):
-    """Archived chains; `next` is the `after` of the next page."""
-
-    model_config = example({"items": [_ARCHIVED], "next": None, "missing": []})
-
-    items: list[Archive]
-    next: str | None
-    missing: Missing = []
-
-
-class ArchiveRun(Model):
-    """The archived chains, and by session the reasons for those refused; `more`: call again."""
-
-    model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False, "missing": []})
-
-    items: list[Archive]
-    refused: dict[str, str] = Field(description="Reasons by session: its id, `/`, its incarnation.")
-    more: bool
-    missing: Missing = []
-
-
 class IndexProgress(Model):
     """How far the search index is: the last event that it has, and the last one of the ledger."""
 
@@ -210,14 +165,6 @@ class AuditVerdict(Model):
     reason: str | None
     seq: Count
     hash: Sha256
-
-
-class ArchiveBody(Body):
-    """Selects the chains of sessions that ended longer ago."""
-
-    older_than: Annotated[int, Field(ge=60, le=3_153_600_000)] = Field(
-        default=7 * 86_400, description="Seconds."
-    )
 
 
 class ReindexBody(Body):
@@ -246,13 +193,6 @@ class AuditQuery(IncarnationQuery):
     turn: Whole | None = None
     operation: Annotated[str, Field(max_length=64)] | None = None
     decision: Literal["allow", "deny", "pending"] | None = None
-
-
-class ArchivesQuery(Query):
-    """`after` is the `next` of the previous page."""
-
-    after: Annotated[str, Field(max_length=64)] = ""
-    limit: PageSize = 100
 
 
 class SearchQuery(SessionFilter):

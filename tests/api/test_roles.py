@@ -54,7 +54,9 @@ DECLARED = {
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
-    Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key "
+    Access.ADMIN: "archive_audit reindex_audit list_archives "
+    "show_retention export_owner erase_owner "
+    "list_keys create_key revoke_key "
     "show_node drain_node undrain_node forget_node move_session",
     Access.METRICS: "metrics",
 }

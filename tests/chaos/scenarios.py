@@ -249,6 +249,11 @@ async def _begin(clients: Clients, session: str, template: str) -> None:
 
 
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
+async def erase(clients: Clients, new: str, idle: str) -> None:
+    """Erases the content of an owner who has none."""
+    await clients.call("POST", "/api/owners/nobody/erase", {"reason": "chaos"})
+
+
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
     "link": link,
@@ -273,4 +278,5 @@ SCENARIOS: dict[str, Scenario] = {
     "fork": fork,
     "ahead": ahead,
     "template": template,
+    "erase": erase,
 }

@@ -43,7 +43,7 @@ async def test_an_event_in_its_chain(database: Database, ledger: Ledger) -> None
     assert first.prev_hash == other.prev_hash == GENESIS_HASH
     assert second.prev_hash == first.hash
     assert await query.events(database, "k1") == [first.event, second.event]
-    assert len(first.event) == 21
+    assert len(first.event) == 22
     assert (await verification.verify(database, "k1")).hash == second.hash
 
 

@@ -13,21 +13,31 @@ from orchestrator.ground.events import EventDraft, members
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.verification import verify
-from paddock.audit.chain import GENESIS_HASH, canonical, chain_hash, verify_chain
+from paddock.audit.chain import (
+    GENESIS_HASH,
+    canonical,
+    chain_hash,
+    erased,
+    hashed_text,
+    verify_chain,
+)
 from tests.unit.ledger_support import draft, fill
 
 
-def chain(drafts: list[EventDraft]) -> list[dict[str, Any]]:
+def chain(drafts: list[EventDraft], *, salted: bool = True) -> list[dict[str, Any]]:
     events, prev_hash = [], GENESIS_HASH
     for seq, one in enumerate(drafts, 1):
         body = {"id": seq * 3, "seq": seq, **members(one)}
-        event_hash = chain_hash(prev_hash, canonical(body))
+        if salted:
+            body["salt"] = f"{seq:032x}"
+        event_hash = chain_hash(prev_hash, hashed_text(body))
         events.append(body | {"prev_hash": prev_hash, "hash": event_hash})
         prev_hash = event_hash
     return events
 
 
 EVENTS = chain([draft(args={"text": f'é "{n}"'}, agent=("boot", n)) for n in range(1, 6)])
+OLD = chain([draft(args={"text": "old"}) for _ in range(5)], salted=False)
 LINES = [canonical(event) + "\n" for event in EVENTS]
 HEAD = EVENTS[-1]["hash"]
 
@@ -55,12 +65,43 @@ def test_any_byte_of_any_line(index: int, data: st.DataObject) -> None:
     assert verdict.index == verdict.seq
 
 
-@given(st.integers(0, 4), st.sampled_from(sorted(EVENTS[0])))
-def test_any_member_of_any_event(index: int, name: str) -> None:
-    changed = EVENTS[index] | {name: "changed"}
-    assert verify_chain([*EVENTS[:index], changed, *EVENTS[index + 1 :]]).index == index
-    missing = {key: value for key, value in EVENTS[index].items() if key != name}
-    assert verify_chain([*EVENTS[:index], missing, *EVENTS[index + 1 :]]).index == index
+def without_content(event: dict[str, Any]) -> dict[str, Any]:
+    hashes = {name: event[name] for name in ("prev_hash", "hash")}
+    return erased({name: value for name, value in event.items() if name not in hashes}) | hashes
+
+
+ERASED = [without_content(event) for event in EVENTS]
+
+
+@pytest.mark.parametrize("events", [EVENTS, OLD, ERASED], ids=["salted", "old", "erased"])
+@given(data=st.data())
+def test_any_member_of_any_event(events: list[dict[str, Any]], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, 4))
+    name = data.draw(st.sampled_from([*sorted(events[0]), "content"]))
+    changed = events[index] | {name: "changed"}
+    assert verify_chain([*events[:index], changed, *events[index + 1 :]]).index == index
+    if name in events[index]:
+        missing = {key: value for key, value in events[index].items() if key != name}
+        assert verify_chain([*events[:index], missing, *events[index + 1 :]]).index == index
+
+
+@given(st.sets(st.integers(0, 4)))
+def test_content_can_be_erased_from_any_event(places: set[int]) -> None:
+    mixed = [ERASED[n] if n in places else EVENTS[n] for n in range(5)]
+    for form in (mixed, [canonical(event) for event in mixed]):
+        verdict = verify_chain(form)
+        assert (verdict.ok, verdict.seq, verdict.hash) == (True, 5, HEAD)
+    assert not any("é" in canonical(event) or event.get("salt") for event in ERASED)
+
+
+def test_the_same_content_has_another_digest_each_time() -> None:
+    body = {"seq": 1, **members(draft(args={"text": "guess"}))}
+    first, second = (erased(body | {"salt": salt})["content"] for salt in ("00", "01"))
+    assert first != second
+
+
+def test_a_chain_may_begin_without_salts() -> None:
+    assert verify_chain(OLD).ok
 
 
 def test_removed_repeated_and_moved_events() -> None:

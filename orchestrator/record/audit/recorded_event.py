@@ -5,11 +5,13 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from paddock.audit.chain import Event
+from paddock.audit.chain import DIGEST, Event
 
 # The columns of `Recorded`.
 RECORDED = "session_key, id, seq, time, operation, body, prev_hash, hash"
 SELECT_RECORDED = f"SELECT {RECORDED} FROM events"  # noqa: S608 - ours
+# Readers need not know that an event was erased.
+ERASED: Event = {"args": {}, "result": None, "error": None}
 _ESCAPED = re.compile(r"[^ -~]+")
 
 
@@ -17,7 +19,7 @@ _ESCAPED = re.compile(r"[^ -~]+")
 class Recorded:
     """A durable event. All its readers share this object and must not change it.
 
-    `text` is the canonical text that was hashed. `bytes` is the event's size in the ledger, 0 if it
+    `text` is the canonical text. `bytes` is the event's size in the ledger, 0 if it
     was recorded before. `body` is the text's object if the event was just written, which saves
     parsing it.
     """
@@ -53,6 +55,12 @@ class Recorded:
 
 
 def full_event(text: str, prev_hash: str, event_hash: str) -> Event:
-    """The event of that canonical text, with its hashes."""
+    """The event of that canonical text, with its hashes; erased content is empty."""
+    event = exported_event(text, prev_hash, event_hash)
+    return ERASED | event if DIGEST in event else event
+
+
+def exported_event(text: str, prev_hash: str, event_hash: str) -> Event:
+    """The event of that canonical text exactly as it is, with its hashes."""
     event: Event = json.loads(text)
     return event | {"prev_hash": prev_hash, "hash": event_hash}

@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections import Counter, OrderedDict
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 from orchestrator.ground.events import written
 from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded
-from paddock.audit.chain import GENESIS_HASH, Event, chain_hash
+from paddock.audit.chain import GENESIS_HASH, SALT, Event, chain_hash, hashed_text
 
 _INSERT = """
     INSERT INTO events (id, session_key, session_id, seq, time, operation, decision, turn,
@@ -28,6 +29,8 @@ _STORAGE_ERRORS = frozenset(
     }
 )
 _MAX_HEADS = 10_000
+# Nobody can try out so many.
+_SALT_BYTES = 16
 # The size of an event besides its text: hashes, columns, index entries.
 ROW_BYTES = 512
 # A session's row holds the size of its chain.
@@ -157,8 +160,9 @@ class Batch:
     def _insert(self, item: Item) -> Recorded:
         head = self._head(item.session_key)
         event_id, seq = self.last_id + 1, head.seq + 1
-        body, text = written({"id": event_id, "seq": seq, **item.members})
-        event_hash = chain_hash(head.hash, text)
+        salt = token_hex(_SALT_BYTES)
+        body, text = written({"id": event_id, "seq": seq, SALT: salt, **item.members})
+        event_hash = chain_hash(head.hash, hashed_text(body))
         try:
             self._connection.execute(
                 _INSERT, (*_columns(item.session_key, body), text, head.hash, event_hash)
@@ -225,7 +229,7 @@ def event_columns(body: Event) -> tuple[Any, ...]:
         body["operation"],
         body["decision"],
         body["turn"],
-        body["args"].get("command_id"),
+        body.get("args", {}).get("command_id"),
         agent["boot_id"],
         agent["seq"],
     )

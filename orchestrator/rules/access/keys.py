@@ -18,6 +18,7 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 
 ADMIN_NAME = "admin"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
+_NAME = re.compile(NAME_PATTERN, re.ASCII)
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # No key has this name.
 _NOBODY = ""
@@ -175,6 +176,11 @@ def _expired(principal: Principal) -> bool:
 def digest(secret: str) -> str:
     """The sha256 of a key or handle in hex, which is what is stored and looked up."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_key_name(text: str) -> bool:
+    """Whether a key may have that name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def new_handle() -> str:

@@ -119,6 +119,11 @@ def removing(entry_id: str) -> Effect:
     return effect
 
 
+def forget_removed(connection: sqlite3.Connection) -> None:
+    """Makes the index of words anew, which keeps those of removed entries until then."""
+    connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')")
+
+
 def _query(owner: str, namespace: str, words: str) -> str:
     """Any of the words, each as a literal."""
     some = " OR ".join(f'"{word}"' for word in asked(words))

@@ -30,6 +30,7 @@ export { Files, type Part, type Version, type WriteTerms } from "./files.js";
 export { REMEDIES } from "./generated/remedies.js";
 export { Hooks } from "./hooks.js";
 export { Nodes } from "./nodes.js";
+export { Owners } from "./owners.js";
 export type { CallOptions } from "./http.js";
 export { Keys } from "./keys.js";
 export { type Frame, LiveTerminal } from "./live-terminal.js";

@@ -33,6 +33,7 @@ import type { CallOptions } from "./http.js";
 import { Keys } from "./keys.js";
 import { KeyMemory } from "./memory.js";
 import { Nodes } from "./nodes.js";
+import { Owners } from "./owners.js";
 import { Pages } from "./pages.js";
 import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
@@ -86,6 +87,7 @@ export class Paddock {
   readonly memory: KeyMemory;
   readonly hooks: Hooks;
   readonly nodes: Nodes;
+  readonly owners: Owners;
   readonly keys: Keys;
   readonly volumes: Volumes;
   readonly snapshots: NamedSnapshots;
@@ -114,6 +116,7 @@ export class Paddock {
     this.memory = new KeyMemory(this.#api);
     this.hooks = new Hooks(this.#api);
     this.nodes = new Nodes(this.#api);
+    this.owners = new Owners(this.#api);
     this.keys = new Keys(this.#api);
     this.volumes = new Volumes(this.#api);
     this.snapshots = new NamedSnapshots(this.#api);

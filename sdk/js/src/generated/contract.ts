@@ -134,8 +134,10 @@ export type Archives = {
 /**
  * One event of a hash chain.
  *
- * `hash` is sha256(`prev_hash` + the event without both as JSON with sorted keys, no white
- * space, UTF-8); the first `prev_hash` is 64 zeros.
+ * `hash` is sha256(`prev_hash` + text); the first `prev_hash` is 64 zeros. The text is the event
+ * as JSON (sorted keys, no white space, UTF-8) with `content` for `salt`, `args`, `result`,
+ * `error`, which is the sha256 of an object of the four. Old events have no `salt`: they are
+ * hashed whole.
  */
 export type AuditEvent = {
   /** Ascending over all chains. */
@@ -164,6 +166,10 @@ export type AuditEvent = {
   duration_ms: number | null;
   tokens_used: number | null;
   agent: AgentPosition | null;
+  /** Random: without it, nobody can try out the content. */
+  salt?: string | null | undefined;
+  /** Of an erased event: the digest of the four. */
+  content?: string | null | undefined;
   prev_hash: string;
   hash: string;
 };
@@ -831,6 +837,27 @@ export type EpisodeBody = {
   episode_id: string | null;
 };
 
+/** What was erased of an owner. */
+export type ErasedOwner = {
+  owner: string;
+  sessions: number;
+  /** Events that have only the digest of their content now. */
+  events: number;
+  archives: number;
+  /** Chains of earlier versions, whose events have no salt: their heads are on record, and they are removed. */
+  removed_chains: number;
+  /** Events of earlier versions in the instance's own chain, which stay as they are */
+  old_events: number;
+  volumes: number;
+  snapshots: number;
+  memory: number;
+};
+
+/** Why it is erased, which is on record. */
+export type ErasureBody = {
+  reason: string;
+};
+
 /**
  * The evidence of an ended terminal: what its program printed, a transcript, a recording.
  *
@@ -1460,6 +1487,22 @@ export type InteractionBody = {
 /** Nothing, or a message that is queued for the next run. */
 export type InterruptBody = {
   message?: string | null | undefined;
+};
+
+/** One kind of content, and how long it is kept. */
+export type KeptContent = {
+  what: string;
+  where: string;
+  /** What the time begins with. */
+  since: string;
+  /** Null: until what `ends` says. */
+  seconds: number | null;
+  /** The setting of the time; null: there is none. */
+  setting: string | null;
+  /** What ends it without a time, or before. */
+  ends: string;
+  /** Whether an erasure of its owner takes it away. */
+  erased: boolean;
 };
 
 /** A key without itself. A limit that is null is the instance's, if that has one. */
@@ -2133,6 +2176,15 @@ export type OutputData = {
   cut?: number | undefined;
 };
 
+/** A file on the server's machine with everything that is kept of an owner. */
+export type OwnerExport = {
+  owner: string;
+  file: string;
+  bytes: number;
+  sha256: string;
+  sessions: number;
+};
+
 /** A file that may be read. */
 export type PackEntry = {
   /** Relative to the workspace, or under /workspace. */
@@ -2452,6 +2504,12 @@ export type Results = {
   output: string;
   session_state: string;
   interaction_count: number;
+};
+
+/** All kinds of content. */
+export type Retention = {
+  items: readonly KeptContent[];
+  next?: null | undefined;
 };
 
 /** What was discarded. */
@@ -5238,6 +5296,36 @@ export interface Operations {
     query: {};
     body: ReindexBody;
     answer: IndexProgress;
+    events: never;
+  };
+  /** Show what is kept, and for how long */
+  show_retention: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Retention;
+    events: never;
+  };
+  /** Export everything that is kept of an owner */
+  export_owner: {
+    path: {
+      /** The name of the owner's key. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: OwnerExport;
+    events: never;
+  };
+  /** Erase the content of an owner */
+  erase_owner: {
+    path: {
+      /** The name of the owner's key. */
+      name: string;
+    };
+    query: {};
+    body: ErasureBody;
+    answer: ErasedOwner;
     events: never;
   };
   /** Check that the process is alive */

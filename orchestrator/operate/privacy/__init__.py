@@ -1,0 +1,1 @@
+"""What is kept of people, for how long, and its erasure."""

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres prometheus emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" -n $$((2 * $(workers))) $(apart)
 
-test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres ## all tests, of clusters the short ones; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres prometheus ## all tests, of clusters the short ones; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -106,7 +106,7 @@ clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .cluster ] || [ -e /var/cache/paddock-cluster ]; then \
 		scripts/venv.sh && $(python) -m scripts.cluster down --images; fi
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf /var/cache/paddock-kubernetes
+	@rm -rf /var/cache/paddock-kubernetes /var/cache/paddock-prometheus
 	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:
@@ -153,6 +153,9 @@ crun: engine
 
 postgres:
 	@scripts/postgres.sh
+
+prometheus:
+	@scripts/prometheus.sh
 
 emulator:
 	@scripts/emulator.sh

@@ -46,6 +46,7 @@ _NOTES = {
     "paddock cluster migrate": "<!-- exit: 2 -->\n",
     "paddock cluster status": "<!-- exit: 2 -->\n",
     "paddock cluster nodes": "<!-- exit: 2 -->\n",
+    "paddock cluster import": "<!-- exit: 2 -->\n",
     "paddock cluster drain": "<!-- exit: 5 -->\n",
     "paddock cluster move": "<!-- exit: 5 -->\n",
     "paddock cluster record": "<!-- exit: 2 -->\n",

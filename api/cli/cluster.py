@@ -12,6 +12,7 @@ from api.cli.cluster_database import (
     run_now,
     without_driver,
 )
+from api.cli.cluster_import import import_
 from api.cli.cluster_moves import NodeName, drain, move
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
@@ -174,6 +175,7 @@ def _row(item: dict[str, Any]) -> tuple[Cell, ...]:
     )
 
 
+app.command("import", epilog=example("paddock cluster import"))(import_)
 app.command(epilog=example("paddock cluster drain node-1 --move --wait 600"))(drain)
 app.command(epilog=example("paddock cluster move sess-1f0c node-2"))(move)
 

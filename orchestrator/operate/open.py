@@ -13,6 +13,7 @@ from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.hook_rules import HookRules
 from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.operate.hooks.shared_hooks import SharedHooks
+from orchestrator.operate.joining.left_here import say_what_is_left
 from orchestrator.operate.moves.draining import Draining
 from orchestrator.operate.moves.mover import Mover
 from orchestrator.operate.moves.receiver import Receiver
@@ -339,6 +340,8 @@ async def _hooks(
     )
     closers.push_async_callback(hooks.close)
     await hooks.start()
+    if cluster.shared is not None:
+        await say_what_is_left(settings.keys_path, ground.database, cluster.shared)
     if shared is not None and cluster.following is not None:
         cluster.following.add(shared.following(hooks.changed))
     ground.metrics.add(HookGauges(hooks))

@@ -27,7 +27,7 @@ from tests.support.postgres import FreshDatabase
 _AS_GATEWAY = ("--node", "x", "--host", "gateway")
 NAMES = (
     *("init", "migrate", "status", "nodes", "drain", "undrain", "forget", "certificates"),
-    *("move", "record"),
+    *("move", "record", "import"),
 )
 
 

@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.support.deployed import (
     derive,
     said,
 )
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.machines import NAMES, place
 
 NODE = "daemonset/paddock-node"
@@ -90,6 +93,29 @@ def test_no_pod_has_a_token_and_gateways_have_no_right(kubernetes: Kubernetes) -
     everything = "roles,rolebindings,clusterrolebindings"
     names = kubernetes.kubectl("get", everything, "--all-namespaces", "-o", "name")
     assert "paddock" not in names
+
+
+def test_a_secret_of_one_node_can_be_opened_by_the_other(kubernetes: Kubernetes) -> None:
+    """Both have the key that seals secrets, which is in the Secret of the nodes."""
+    with client_of(kubernetes, 0) as paddock:
+        paddock.secrets.set("openai", "sk-canary-7d1e", hosts=["api.example"])
+        for name in NAMES:
+            deadline = time.monotonic() + PROGRAM_SECONDS
+            while (found := secrets_of(kubernetes, name)) == []:
+                assert time.monotonic() < deadline, name
+            assert [(each["name"], each["lost"]) for each in found] == [("openai", False)]
+        paddock.secrets.remove("openai")
+
+
+def secrets_of(kubernetes: Kubernetes, name: str) -> list[dict[str, Any]]:
+    """What one node's own control plane lists."""
+    key = kubernetes.layout.admin_key.read_text().strip()
+    words = ["env", f"PADDOCK_KEY={key}", "PADDOCK_URL=http://127.0.0.1:8700"]
+    with closing(kubernetes.machines[name].engine()) as engine:
+        (node,) = engine.containers.list(filters={"name": "k8s_control-plane"})
+        shown = said(node, *words, "python3", "-P", "-m", "paddock", "secrets", "list", "--json")
+    found: list[dict[str, Any]] = json.loads(shown)
+    return found
 
 
 def test_an_update_that_does_not_start_stops_at_the_first_machine(kubernetes: Kubernetes) -> None:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from api.app import create_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.host.engine.base import LABEL_IMAGE, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
@@ -35,7 +36,7 @@ class ServedPlane:
         self.settings = settings
         self.agents = Agents()
         images = {_IMAGE: Image("sha256:1", {LABEL_IMAGE: "sandbox"})}
-        self._engine = FakeEngine(
+        self.engine = FakeEngine(
             images=images, on_start=self.agents.start, on_stop=self.agents.stop
         )
         self.plane: ControlPlane
@@ -45,11 +46,18 @@ class ServedPlane:
     @property
     def address(self) -> str:
         """Where it is, or will be again."""
-        return f"http://127.0.0.1:{self._port}/"
+        host, port = self.listens
+        return f"http://{host}:{port}/"
 
-    async def open(self) -> None:
-        """Starts it for the first time."""
-        self.plane = await ControlPlane.open(self.settings, self._engine)
+    @property
+    def listens(self) -> tuple[str, int]:
+        """Its host and port."""
+        assert self._port is not None
+        return "127.0.0.1", self._port
+
+    async def open(self, lag: LoopLag | None = None) -> None:
+        """Starts it for the first time; `lag` is that of a loop that is watched."""
+        self.plane = await ControlPlane.open(self.settings, self.engine, lag=lag)
         await self.serve()
 
     async def serve(self) -> None:
@@ -67,7 +75,7 @@ class ServedPlane:
 
     async def restart(self) -> None:
         """Starts another control plane that takes over what the stopped one left."""
-        self.plane = await reopened(self.settings, self._engine, self.agents)
+        self.plane = await reopened(self.settings, self.engine, self.agents)
         await self.serve()
 
     async def session(self, principal: Principal = TESTER, **members: Any) -> Session:

@@ -18,6 +18,10 @@ log = logging.getLogger(__name__)
 
 # Changes are told by this channel; its messages have no content.
 CHANNEL = "paddock_keys"
+_TAKE = (
+    "INSERT INTO keys (name, sha256, entry) VALUES ($1, $2, $3)"
+    " ON CONFLICT DO NOTHING RETURNING true"
+)
 
 
 def entry_of(key: Principal, sha256: str) -> str:
@@ -87,15 +91,29 @@ class KeyTable:
         sha256 = digest(secret)
 
         async def work(connection: DatabaseConnection) -> Any:
-            return await connection.fetchval(
-                "INSERT INTO keys (name, sha256, entry) VALUES ($1, $2, $3)"
-                " ON CONFLICT DO NOTHING RETURNING true",
-                *(key.name, sha256, entry_of(key, sha256)),
-            )
+            return await connection.fetchval(_TAKE, key.name, sha256, entry_of(key, sha256))
 
         if not await self._database.transaction(work):
             raise ConflictError(_taken(key.name))
         return secret
+
+    async def take(self, keys: Mapping[str, Principal]) -> tuple[set[str], dict[str, str]]:
+        """Adds the keys, by digest, of which no other has the name.
+
+        Returns the names of those that are new, and the digests of all keys by name. Raises:
+        ClusterUnavailableError.
+        """
+
+        async def work(connection: DatabaseConnection) -> tuple[set[str], dict[str, str]]:
+            new = set()
+            for sha256, key in keys.items():
+                row = (key.name, sha256, entry_of(key, sha256))
+                if await connection.fetchval(_TAKE, *row):
+                    new.add(key.name)
+            rows = await connection.fetch("SELECT name, sha256 FROM keys")
+            return new, {row["name"]: row["sha256"] for row in rows}
+
+        return await self._database.transaction(work)
 
     async def remove(self, name: str) -> None:
         """Removes a key, which is refused from then on.

@@ -97,12 +97,6 @@ class Hooks:
         else:
             for hook in (await _last_known(self._shared)).hooks:
                 self._hooks[hook.id] = hook
-            if stored:
-                log.warning(
-                    "%d hooks were added when this machine was alone, and are not used in the "
-                    "cluster: add them again",
-                    len(stored),
-                )
         try:
             await self._follow_configuration()
         except StoreError as error:

@@ -153,6 +153,19 @@ class SharedHooks:
         return hook_rows.opened(hook_rows.restored(*members), sealed, self._sealer)
 
 
+async def take(connection: Connection, hook: Hook, sealed: bytes) -> bool:
+    """Adds one of a machine that becomes a node unless it is there; returns whether it was not."""
+    taken = await connection.fetchval(
+        f"{_ADD} ON CONFLICT (id) DO NOTHING RETURNING true",
+        *(hook.id, hook.url, json.dumps(hook.events), hook.key, hook.managed_by),
+        *(hook.set_by, hook.created_at, sealed),
+    )
+    if taken:
+        await connection.execute("UPDATE cluster SET hooks_version = hooks_version + 1")
+        await connection.execute(_TELL)
+    return bool(taken)
+
+
 async def _rows(connection: Connection) -> tuple[int, list[tuple[Any, ...]]]:
     rows = [tuple(row.values()) for row in await connection.fetch(_READ)]
     return rows[0][0], [row[1:] for row in rows if row[1] is not None]

@@ -70,14 +70,7 @@ class ProxySecrets:
             self._adopt(await self._shared.copy())
             with suppress(ClusterUnavailableError):
                 self._adopt(await self._shared.read())
-            own = [each for each in stored if each[0].holder.session_key]
-            if len(own) < len(stored):
-                log.warning(
-                    "%d secrets were set when this machine was alone, and are not used in the "
-                    "cluster: set them again",
-                    len(stored) - len(own),
-                )
-            stored = own
+            stored = [each for each in stored if each[0].holder.session_key]
         for secret, sealed in stored:
             value = self._sealer.open(sealed, secret_rows.bound(secret))
             if value is None:

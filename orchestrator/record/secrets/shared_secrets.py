@@ -51,6 +51,14 @@ _FORGET = "DELETE FROM shared_secrets WHERE key = ? AND name = ?"
 _TELL = f"NOTIFY {CHANNEL}"
 
 
+# A secret of a machine that becomes a node: what the cluster has stays.
+_TAKE = (
+    f"INSERT INTO secrets ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"  # noqa: S608 - ours
+    " ON CONFLICT (key, name) DO NOTHING RETURNING true"
+)
+_GROWN = "UPDATE cluster SET secrets_version = secrets_version + 1"
+
+
 class Snapshot(NamedTuple):
     """All of them as they were at a version."""
 
@@ -149,6 +157,17 @@ class SharedSecrets:
         if value is None:
             log.error("the value of the secret %s is lost: set it again", secret.name)
         return replace(secret, value=value)
+
+
+async def take(connection: Connection, secret: Secret, sealed: bytes) -> bool:
+    """Adds one unless the cluster has one of that name; returns whether it had none."""
+    use = json.dumps(secret_rows.use_of(secret))
+    row = (secret.holder.key, secret.name, use, sealed, secret.set_by)
+    taken = await connection.fetchval(_TAKE, *row, secret.created_at, secret.set_at)
+    if taken:
+        await connection.execute(_GROWN)
+        await connection.execute(_TELL)
+    return bool(taken)
 
 
 async def _rows(connection: Connection) -> tuple[int, list[tuple[Any, ...]]]:

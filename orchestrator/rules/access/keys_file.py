@@ -19,7 +19,12 @@ from orchestrator.settings.operator_files import read_toml
 
 def list_keys(path: Path) -> list[Principal]:
     """The file's keys in order; an empty list if there is no file. Raises: ConfigError."""
-    return list(_parse(path, _read(path)).values())
+    return list(read_keys(path).values())
+
+
+def read_keys(path: Path) -> dict[str, Principal]:
+    """The same by digest. Raises: ConfigError."""
+    return _parse(path, _read(path))
 
 
 def add_key(path: Path, key: Principal) -> str:

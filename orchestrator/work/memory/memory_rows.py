@@ -76,6 +76,11 @@ def get(connection: sqlite3.Connection, entry_id: str) -> MemoryEntry | None:
     return entries[0] if entries else None
 
 
+def all_entries(connection: sqlite3.Connection) -> list[MemoryEntry]:
+    """The entries of all keys, the oldest first: at most 2,000 of each."""
+    return _entries(connection, "ORDER BY number", ())
+
+
 def saving(entry: MemoryEntry) -> Effect:
     """Adds an entry, or replaces the one with its id."""
 

@@ -90,17 +90,9 @@ class SharedMemory:
             check_count(entry.owner, await connection.fetchval(count, entry.owner))
 
         async def work(connection: Connection) -> None:
-            # Additions of a key wait for each other, so that they don't pass the maximum together.
-            lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
-            await connection.execute(lock, f"memory {entry.owner}")
+            await alone(connection, entry.owner)
             await check(connection)
-            tags = json.dumps(entry.tags)
-            await connection.execute(
-                _ADD,
-                *(entry.id, entry.owner, entry.namespace, entry.kind, entry.text, tags),
-                *(entry.session_id, entry.written_by, entry.created_at, entry.changed_at),
-                _words(entry),
-            )
+            await connection.execute(_ADD, *_row(entry))
 
         await self._database.transaction(check)
         async with on_record(write, draft):
@@ -134,6 +126,26 @@ class SharedMemory:
             return [_entry(*row.values()) for row in rows]
 
         return await self._database.transaction(work)
+
+
+async def alone(connection: Connection, owner: str) -> None:
+    """Additions of a key wait for each other, so that they don't pass the maximum together."""
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
+    await connection.execute(lock, f"memory {owner}")
+
+
+async def put(connection: Connection, entry: MemoryEntry) -> bool:
+    """Adds an entry unless it is there; returns whether it was not. Raises: ValidationError."""
+    _check(entry)
+    statement = f"{_ADD} ON CONFLICT (id) DO NOTHING RETURNING true"
+    return bool(await connection.fetchval(statement, *_row(entry)))
+
+
+def _row(entry: MemoryEntry) -> tuple[Any, ...]:
+    return (
+        *(entry.id, entry.owner, entry.namespace, entry.kind, entry.text, json.dumps(entry.tags)),
+        *(entry.session_id, entry.written_by, entry.created_at, entry.changed_at, _words(entry)),
+    )
 
 
 def _check(entry: MemoryEntry) -> None:

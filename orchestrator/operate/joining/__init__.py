@@ -1,0 +1,1 @@
+"""What a machine had alone, before it became a node of a cluster."""

@@ -24,6 +24,7 @@ from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
 from orchestrator.settings.groups.server import ServerSettings
+from orchestrator.settings.groups.telemetry import TelemetrySettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
@@ -47,6 +48,7 @@ class Environment(EnvSettingsSource):
 # The settings of the last group come first.
 class Settings(
     ClusterSettings,
+    TelemetrySettings,
     ExportSettings,
     LifetimeSettings,
     EngineSettings,

@@ -23,14 +23,8 @@ from orchestrator.ground.metrics import OTHER, Metrics
 from orchestrator.ground.serving import stream
 from orchestrator.ground.serving.errors import problem
 from orchestrator.ground.serving.failed_answers import answered_or_broken
-from orchestrator.ground.tracing import (
-    TRACEPARENT,
-    BeginSpan,
-    OpenSpan,
-    ids_of,
-    parsed_traceparent,
-    within,
-)
+from orchestrator.ground.traces.spans import BeginSpan, OpenSpan, within
+from orchestrator.ground.traces.traceparent import TRACEPARENT, ids_of, parsed_traceparent
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.allowed_hosts import AllowedHosts
 

@@ -12,7 +12,7 @@ from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
 from orchestrator.ground.threads import Aside
-from orchestrator.ground.tracing import BeginSpan
+from orchestrator.ground.traces.spans import BeginSpan
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node

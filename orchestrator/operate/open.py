@@ -7,7 +7,7 @@ from functools import partial
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
-from orchestrator.ground.tracing import BeginSpan
+from orchestrator.ground.traces.spans import BeginSpan
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.exports import export_rows
@@ -178,12 +178,12 @@ def _telemetry(
 ) -> BeginSpan:
     """Begins to send traces and metrics. Raises: ConfigError."""
     try:
-        from orchestrator.operate.telemetry.telemetry import Telemetry
+        from orchestrator.operate.telemetry.sending import OtlpSending
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"PADDOCK_OTEL: {error.name} is not installed: `pip install 'paddock-server[otel]'`"
         ) from None
-    telemetry = Telemetry(
+    telemetry = OtlpSending(
         settings.otel_sample, settings.otel_interval, host.instance, ground.metrics
     )
     closers.push_async_callback(telemetry.close)

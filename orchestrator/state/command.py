@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orchestrator.ground.tracing import OpenSpan
+from orchestrator.ground.traces.spans import OpenSpan
 from orchestrator.host.link.chunks import Chunk
 
 # As OpenTelemetry's conventions for processes name it.

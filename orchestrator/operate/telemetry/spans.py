@@ -19,7 +19,8 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from orchestrator.ground.tracing import Attribute, TraceParent
+from orchestrator.ground.traces.spans import Attribute
+from orchestrator.ground.traces.traceparent import TraceParent
 
 # Spans that wait to be sent; further ones are dropped. A batch is sent each second.
 MOST_WAITING = 2048

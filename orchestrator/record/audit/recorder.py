@@ -8,7 +8,8 @@ from orchestrator.ground.events import EventDraft, EventError, Made
 from orchestrator.ground.log_context import ASKED_AS, asked_as
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
-from orchestrator.ground.tracing import OpenSpan, ids_of, part, recorded_ids
+from orchestrator.ground.traces.spans import OpenSpan, part, recorded_ids
+from orchestrator.ground.traces.traceparent import ids_of
 from orchestrator.host.link.ask_tokens import ASKER, AskedBy, AskTokens
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.ledger import Ledger

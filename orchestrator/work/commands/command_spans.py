@@ -1,6 +1,6 @@
 """The span of a command: from its start on record to its end on record."""
 
-from orchestrator.ground.tracing import OpenSpan, current_span
+from orchestrator.ground.traces.spans import OpenSpan, current_span
 from orchestrator.state.session import Session
 from sandbox_agent.decide.variables import allowed_variable
 

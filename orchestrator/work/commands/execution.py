@@ -20,7 +20,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Aside
-from orchestrator.ground.tracing import part
+from orchestrator.ground.traces.spans import part
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.host.workspace.paths import inside_path

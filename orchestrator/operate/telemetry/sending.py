@@ -3,12 +3,11 @@
 import asyncio
 import time
 from contextlib import suppress
-from functools import partial
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import MetricExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from orchestrator.ground.metrics import Metrics
@@ -22,7 +21,7 @@ _SEND_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 
 
-class Telemetry:
+class OtlpSending:
     """Works from `start` to `close`. A collector that is down costs what is dropped."""
 
     def __init__(
@@ -35,11 +34,10 @@ class Telemetry:
         metric_exporter: MetricExporter | None = None,
     ) -> None:
         """`interval`: seconds between metrics. Exporters None: those that the environment names."""
-        # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME come first.
-        own = {"service.name": "paddock", "service.instance.id": instance}
-        self._resource = Resource(own).merge(Resource.create({}))
-        if self._resource.attributes.get("service.name") in (None, "unknown_service"):
-            self._resource = self._resource.merge(Resource(own))
+        own = Resource({"service.name": "paddock", "service.instance.id": instance})
+        # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME count more than ours.
+        named = own.merge(OTELResourceDetector().detect())
+        self._resource = Resource.create(named.attributes)
         self.spans = Spans(span_exporter or OTLPSpanExporter(), self._resource, ratio)
         self._exporter = metric_exporter or OTLPMetricExporter()
         self._interval = interval
@@ -66,15 +64,17 @@ class Telemetry:
         while True:
             await asyncio.sleep(self._interval)
             with self._rounds.round() as this:
-                # Here, because gauges read the state of sessions.
-                families = self._metrics.families()
-                send = partial(
-                    lambda found: self._exporter.export(
-                        metrics_data(found, self._resource, self._began, time.time_ns())
-                    ),
-                    families,
-                )
                 try:
-                    await self._threads.call(send, _SEND_SECONDS)
+                    await self._send()
                 except TimeoutError:
                     this.failed = True
+
+    async def _send(self) -> None:
+        """Sends the metrics as they are now; the SDK logs a failure. Raises: TimeoutError."""
+        # Not in the thread, because gauges read the state of sessions.
+        families, now = self._metrics.families(), time.time_ns()
+
+        def send() -> None:
+            self._exporter.export(metrics_data(families, self._resource, self._began, now))
+
+        await self._threads.call(send, _SEND_SECONDS)

@@ -1,12 +1,12 @@
 """Exports of a control plane: what happens in sessions arrives without secrets."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.control_plane import ControlPlane
 from orchestrator.operate.exports import export
 from orchestrator.settings.operator_exports import OperatorExport
 from orchestrator.settings.settings import Settings
@@ -66,17 +66,20 @@ async def test_what_is_on_record_arrives_without_secrets(
     assert launch["class_uid"] == 1007
 
 
-async def test_a_restart_goes_on(
-    api: Api, path: Path, settings: Settings, receiver: Receiver
-) -> None:
+async def test_a_restart_goes_on(api: Api, path: Path, settings: Settings) -> None:
     await api.session(id="first")
     await until(lambda: last_is(path, "session.create"))
+    await api.plane.close()
     number = len(events(path))
-    async with reopened(api, settings) as plane:
-        assert isinstance(plane, ControlPlane)
+    plane = await reopened(settings, api.engine, api.agents)
+    try:
         await until(lambda: len(events(path)) > number)
-    uids = [event["metadata"]["uid"] for event in events(path)]
-    assert len(uids) == len(set(uids))
+    finally:
+        await plane.close()
+    sequence = [(e["metadata"]["log_name"], e["metadata"]["sequence"]) for e in events(path)]
+    for chain in {chain for chain, _ in sequence}:
+        found = list(dict.fromkeys(seq for each, seq in sequence if each == chain))
+        assert found == [*range(1, len(found) + 1)]
 
 
 async def test_ended_sessions_wait_for_exports_within_a_bound(
@@ -87,16 +90,16 @@ async def test_ended_sessions_wait_for_exports_within_a_bound(
     await api.json("DELETE", f"/api/sessions/{session['id']}")
     await until(lambda: last_is(path, "session.terminated"))
     await until(lambda: bool(receiver.requests))
-    archive = {"older_than": 0}
-    assert (await api.json("POST", "/api/audit/archive", json=archive))["archived"] == []
+    archiving = api.plane.archiving
+    assert (await archiving.run(timedelta(0), "admin")).archived == []
     series = await scrape(api)
     assert series['paddock_export_lag_events{export="lake"}'] > 0
     assert series['paddock_export_failures_total{export="lake"}'] > 0
     # Above the bound it is archived, which says what is missing.
-    api.plane.archiving._hold_bytes = 0
-    (archived,) = (await api.json("POST", "/api/audit/archive", json=archive))["archived"]
+    archiving._hold_bytes = 0
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
     await until(lambda: last_is(path, "audit.archived"))
     (told,) = (e for e in events(path) if e["metadata"]["event_code"] == "audit.archived")
-    assert told["unmapped"]["args"]["unsent_events"] == archived["seq"]
+    assert told["unmapped"]["args"]["unsent_events"] == archived.seq
     receiver.answer = lambda _: OK
     await until(lambda: b"audit.archived" in receiver.requests[-1].body)

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import use_span
 
 from api.log.lines import make_formatter
 from orchestrator.settings.settings import Settings
-from tests.api.conftest import Api
+from paddock import Paddock
+from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.otlp_receiver import OtlpReceiver, receiving_otlp
 from tests.support.receiver import receiving
 from tests.support.until import until
@@ -80,6 +83,21 @@ async def test_a_request_its_commits_the_agent_and_the_command_are_one_trace(
     assert start["args"]["trace_id"] == end["args"]["trace_id"] == TRACE
     assert start["args"]["span_id"] == request.span_id
     assert end["args"]["span_id"] == command.span_id
+
+
+async def test_the_client_passes_its_programs_span_on(api: Api) -> None:
+    url = str(api.server.make_url(""))
+    provider = TracerProvider()
+    async with Paddock(url, ADMIN_KEY) as paddock:
+        with use_span(provider.get_tracer("program").start_span("work")) as span:
+            session = await paddock.sessions.create(id="traced")
+        await session.close()
+    trace_id = f"{span.get_span_context().trace_id:032x}"
+    events = (await api.json("GET", "/api/sessions/traced/audit"))["items"]
+    traces = {event["operation"]: event["args"].get("trace_id") for event in events}
+    assert traces["session.create"] == trace_id
+    # Another request, in no span of the program, begins a trace of its own.
+    assert traces["session.close"] not in (trace_id, None)
 
 
 async def test_what_a_caller_does_not_send_is_not_sent_either(api: Api, otlp: OtlpReceiver) -> None:

@@ -6,7 +6,7 @@ to the API; everything else only adds to the span of its context.
 
 import contextvars
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from orchestrator.ground.traces.traceparent import TraceParent, ids_of
@@ -49,14 +49,15 @@ def within(span: OpenSpan) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-@contextmanager
-def part(name: str, **attributes: Attribute) -> Iterator[None]:
+def part(name: str) -> AbstractContextManager[None]:
     """A part of this context's span, which ends with the block; without a span, nothing."""
     whole = _CURRENT.get()
-    if whole is None:
-        yield
-        return
-    span = whole.child(name, attributes)
+    return nullcontext() if whole is None else _part(whole, name)
+
+
+@contextmanager
+def _part(whole: OpenSpan, name: str) -> Iterator[None]:
+    span = whole.child(name, {})
     try:
         with within(span):
             yield

@@ -609,14 +609,16 @@ async def test_sessions_wait_for_exports_until_there_are_too_many(
 
         return read
 
+    last = "SELECT max(id) FROM events WHERE session_key = 'a'"
+    (of_a,) = await database.read(lambda each: each.execute(last).fetchone())
     for hold, position, wanted in (
         (0, None, ["a", "b", "c"]),
         (1000, 0, []),
         (200, 0, ["a"]),
         (199, 0, ["a", "b"]),
         (0, 0, ["a", "b", "c"]),
-        (1000, 2, ["a"]),
-        (100, 2, ["a", "b"]),
-        (1000, 6, ["a", "b", "c"]),
+        (1000, of_a, ["a"]),
+        (100, of_a, ["a", "b"]),
+        (1000, 3 * of_a, ["a", "b", "c"]),
     ):
         assert await database.write(due(hold, position)) == wanted, (hold, position)

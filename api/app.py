@@ -33,7 +33,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), ServedConnections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [
-        *(observe(plane.metrics, plane.lag), guarded(plane.metrics)),
+        *(observe(plane.metrics, plane.lag, plane.begin_span), guarded(plane.metrics)),
         addressed(hosts),
     ]
     cors = None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.operate.exports.ocsf_kinds import KINDS
 from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
@@ -55,6 +56,19 @@ _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
 def render(text: str) -> str:
     """The document with its generated parts replaced."""
     return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
+
+
+def ocsf() -> str:
+    """The operations of the record, by their class and activity of OCSF."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for operation, kind in KINDS.items():
+        of = f"{kind.of.schema_name} ({kind.of.uid})"
+        severity = ("", "Informational", "Low", "Medium", "High")[kind.severity]
+        found.setdefault((of, f"{kind.activity} ({kind.activity_id})", severity), []).append(
+            f"`{operation}`"
+        )
+    rows = [(*kind, ", ".join(sorted(names))) for kind, names in sorted(found.items())]
+    return table(("class", "activity", "severity", "operations"), rows)
 
 
 def operations() -> str:
@@ -237,6 +251,7 @@ def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "ocsf": ocsf,
     "settings": settings,
     "level": level,
     "example_level": example_level,

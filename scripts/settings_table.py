@@ -38,6 +38,8 @@ def _type(field: FieldInfo) -> str:
         return " or ".join(f"`{value}`" for value in get_args(kind))
     if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return "table"
+    if kind is bool:
+        return "`true` or `false`"
     return _TYPES[kind] + _bounds(field)
 
 
@@ -57,4 +59,4 @@ def _default(field: FieldInfo) -> str:
     default = field.default
     if field.default_factory is not None or default in (None, (), {}):
         return "unset"
-    return f"`{default}`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"

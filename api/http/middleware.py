@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from typing import Any, cast
 
 from aiohttp import web
@@ -22,10 +23,13 @@ from orchestrator.ground.metrics import OTHER, Metrics
 from orchestrator.ground.serving import stream
 from orchestrator.ground.serving.errors import problem
 from orchestrator.ground.serving.failed_answers import answered_or_broken
+from orchestrator.ground.traces.spans import BeginSpan, OpenSpan, within
+from orchestrator.ground.traces.traceparent import TRACEPARENT, ids_of, parsed_traceparent
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.allowed_hosts import AllowedHosts
 
 REQUEST_ID = web.RequestKey("request_id", str)
+SPAN = web.RequestKey("span", OpenSpan)
 PRINCIPAL = web.RequestKey("principal", Principal)
 # As in proxies: the client closed the connection before the answer.
 CLIENT_GONE = 499
@@ -39,8 +43,8 @@ _HEADERS = {
 access_log = logging.getLogger("paddock.access")
 
 
-def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
-    """The outermost middleware."""
+def observe(metrics: Metrics, lag: LoopLag, begin_span: BeginSpan | None = None) -> Middleware:
+    """The outermost middleware. `begin_span` begins traces; None: there are none."""
 
     @web.middleware
     async def observed(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -52,7 +56,10 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
         client = client_of(request)
         started = time.perf_counter()
         status = CLIENT_GONE
-        with logging_about(known):
+        span = None if begin_span is None else _begun(request, begin_span)
+        if span is not None:
+            known |= ids_of(span.place)
+        with logging_about(known), nullcontext() if span is None else within(span):
             try:
                 work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
                 response = await lag.measured(_operation(request), work)
@@ -60,11 +67,22 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
                 return response
             finally:
                 seconds = time.perf_counter() - started
+                if span is not None:
+                    span.end({"http.response.status_code": status}, failed=status >= 500)
                 # After the answer, which need not wait for this.
                 loop = asyncio.get_running_loop()
                 loop.call_soon(_report, request, client, status, seconds, metrics)
 
     return observed
+
+
+def _begun(request: web.Request, begin: BeginSpan) -> OpenSpan:
+    """The span of a request. Its route is named, and nothing that its client has chosen."""
+    resource = request.match_info.route.resource
+    route = OTHER if resource is None else resource.canonical
+    span = begin(_method(request), route, parsed_traceparent(request.headers.get(TRACEPARENT)))
+    request[SPAN] = span
+    return span
 
 
 def _operation(request: web.Request) -> str:
@@ -134,5 +152,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     """Adds the headers that every answer has."""
     response.headers.update(_HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
+    if SPAN in request:
+        response.headers[TRACEPARENT] = request[SPAN].place.text
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]

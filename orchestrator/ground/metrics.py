@@ -178,6 +178,10 @@ class Metrics:
         """All metrics in Prometheus' text format."""
         return generate_latest(_Lean(self._registry))
 
+    def families(self) -> list[Metric]:
+        """All metrics with their present values."""
+        return list(_Lean(self._registry).collect())
+
     def request(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """Records an answered request; `seconds` is None for streams.
 

@@ -39,6 +39,7 @@ class TaskName(StrEnum):
     USAGE = "usage"
     HOOKS = "hooks"
     EXPORTS = "exports"
+    TELEMETRY = "telemetry"
     OPEN_NETWORK = "open-network"
     LEASE = "lease"
     CLUSTER_KEYS = "cluster-keys"

@@ -12,6 +12,7 @@ from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
 from orchestrator.ground.threads import Aside
+from orchestrator.ground.traces.spans import BeginSpan
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
@@ -175,6 +176,7 @@ class Instance:
     usage: UsageHistory
     key_edits: KeyEdits
     hooks: Hooks
+    begin_span: BeginSpan | None
 
     def _offer(self, *floors: Floor) -> None:
         """Takes the parts of open floors."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.cluster.open import ClusterFloor
+from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.traces.spans import BeginSpan
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.exports import export_rows
@@ -62,6 +64,7 @@ class OperateFloor:
     usage: UsageHistory
     key_edits: KeyEdits
     hooks: Hooks
+    begin_span: BeginSpan | None
 
 
 async def open_operate(
@@ -175,7 +178,26 @@ async def open_operate(
         usage,
         KeyEdits(settings, reload, record.recorder),
         hooks,
+        _telemetry(settings, ground, host, closers) if settings.otel else None,
     )
+
+
+def _telemetry(
+    settings: Settings, ground: GroundFloor, host: HostFloor, closers: AsyncExitStack
+) -> BeginSpan:
+    """Begins to send traces and metrics. Raises: ConfigError."""
+    try:
+        from orchestrator.operate.telemetry.sending import OtlpSending
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"PADDOCK_OTEL: {error.name} is not installed: `pip install 'paddock-server[otel]'`"
+        ) from None
+    telemetry = OtlpSending(
+        settings.otel_sample, settings.otel_interval, host.instance, ground.metrics
+    )
+    closers.push_async_callback(telemetry.close)
+    telemetry.start(ground.tasks)
+    return telemetry.spans.begin
 
 
 def _on_open_network(sessions: Sessions, pool: WarmPool) -> bool:

@@ -1,6 +1,7 @@
 """The control plane's configuration, read and checked once, then immutable."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
 from orchestrator.settings.groups.server import ServerSettings
-from orchestrator.settings.operator_files import read_toml
+from orchestrator.settings.groups.telemetry import TelemetrySettings
+from orchestrator.settings.operator_files import read_regular, read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
+from orchestrator.settings.toml_lines import line_of
 from sandbox_agent.decide.facilities import WITHOUT
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
@@ -47,6 +50,7 @@ class Environment(EnvSettingsSource):
 # The settings of the last group come first.
 class Settings(
     ClusterSettings,
+    TelemetrySettings,
     ExportSettings,
     LifetimeSettings,
     EngineSettings,
@@ -140,12 +144,23 @@ def read_file() -> dict[str, Any]:
     return values
 
 
+def _place(path: Path, location: tuple[int | str, ...]) -> str:
+    """The file, and the line of what is refused, if it can be found."""
+    with suppress(OSError, UnicodeError):
+        line = line_of(read_regular(path).decode(), location)
+        if line is not None:
+            return f"{path}: line {line}"
+    return str(path)
+
+
 def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
     name = ".".join(str(part) for part in location)
     variable = f"{_PREFIX}{location[0]}".upper()
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     in_environment = any(key.upper() == variable and os.environ[key] for key in os.environ)
-    where = f"{path}: {name}" if path and not in_environment else variable
+    where = variable
+    if path and not in_environment:
+        where = f"{_place(Path(path), location)}: {name}"
     if len(location) > 1 and where == variable:
         where = f"{where}: {'.'.join(map(str, location[1:]))}"
     if kind == "extra_forbidden":

@@ -4,7 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orchestrator.ground.traces.spans import OpenSpan
 from orchestrator.host.link.chunks import Chunk
+
+# As OpenTelemetry's conventions for processes name it.
+_EXIT_CODE = "process.exit.code"
 
 
 class KeptEvidence(NamedTuple):
@@ -77,6 +81,8 @@ class Command:
     # end.
     collects: bool = False
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
+    # Of the trace of the request that started it; None: that is not traced.
+    span: OpenSpan | None = field(default=None, repr=False)
     _over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
@@ -108,6 +114,9 @@ class Command:
         """Sets the result and wakes all waiting callers; a second result changes nothing."""
         if self.result is None:
             self.result = result
+            if self.span is not None:
+                code = result.exit_code
+                self.span.end({} if code is None else {_EXIT_CODE: code}, failed=code != 0)
             self.done.set_result(None)
             self._over.set()
 

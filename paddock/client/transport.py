@@ -27,6 +27,7 @@ from paddock.client.loop_thread import in_loop, on_loop
 from paddock.client.pool import Pool
 from paddock.client.sockets import CONNECT_SECONDS
 from paddock.client.sse import EventParser, ServerEvent
+from paddock.client.trace_context import trace_headers
 from paddock.client.websocket import Socket, connected
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Transport:
         seconds = timeout or self.options.timeout
         if body is not None:
             data, headers = _as_json(body), {**(headers or {}), "Content-Type": "application/json"}
-        headers = {**self._headers, **(headers or {})}
+        headers = {**self._headers, **trace_headers(), **(headers or {})}
         if not path.startswith("/"):
             raise errors.ArgumentError("a path begins with a slash")
         ask = self._lean if self._is_lean(method, data) else self._full
@@ -154,7 +155,7 @@ class Transport:
         await on_loop()
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
-        options["headers"] = {**self._headers, **options.get("headers", {})}
+        options["headers"] = {**self._headers, **trace_headers(), **options.get("headers", {})}
 
         async def once() -> aiohttp.ClientResponse:
             with translated(method, path):
@@ -213,7 +214,7 @@ class Transport:
         http = self.pool.http()
         if http.connector is None:
             raise RuntimeError("this client is closed")
-        headers, connector = self._headers, http.connector
+        headers, connector = {**self._headers, **trace_headers()}, http.connector
         async with connected(
             url, path, headers, connector, _SILENCE_SECONDS, protocol, most_bytes
         ) as socket:

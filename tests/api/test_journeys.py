@@ -42,8 +42,8 @@ async def test_a_command(api: Api) -> None:
     with entered() as modules:
         await api.json("POST", path, json={"argv": ["true"]})
 
-    assert len(modules) <= 71
-    assert len(rooms(modules)) <= 20
+    assert len(modules) <= 75
+    assert len(rooms(modules)) <= 21
 
 
 async def test_a_creation(api: Api) -> None:
@@ -51,5 +51,5 @@ async def test_a_creation(api: Api) -> None:
     with entered() as modules:
         await api.session()
 
-    assert len(modules) <= 127
-    assert len(rooms(modules)) <= 30
+    assert len(modules) <= 130
+    assert len(rooms(modules)) <= 31

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import sqlite3
 import tarfile
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -21,8 +22,8 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
+from orchestrator.record.audit import archive_rows, query
 from orchestrator.record.audit import archiving as archiving_module
-from orchestrator.record.audit import query
 from orchestrator.record.audit.archiving import ArchiveDisk, Archiving
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
@@ -582,3 +583,42 @@ async def test_evidence_that_can_not_be_removed_keeps_no_lock(
     assert await counts(database) == [0, 0, 0, 0]
     assert not (tmp_path / "evidence" / KEY).exists()
     assert tasks.check().status is CheckStatus.OK
+
+
+async def test_sessions_wait_for_exports_until_there_are_too_many(
+    database: Database, ledger: Ledger, tmp_path: Path
+) -> None:
+    """The oldest are archived first, and what has been sent is archived in any case."""
+    for key in ("a", "b", "c"):
+        await ended(database, ledger, tmp_path, key=key, events=2)
+    await database.write(
+        lambda connection: connection.execute(
+            "UPDATE sessions SET audit_bytes = 100,"
+            " terminated_at = substr(terminated_at, 1, 3) || (unicode(key) - 97)"
+            " || substr(terminated_at, 5)"
+        )
+    )
+
+    def due(hold: int, position: int | None) -> Callable[[sqlite3.Connection], list[str]]:
+        def read(connection: sqlite3.Connection) -> list[str]:
+            connection.execute("DELETE FROM export_positions")
+            if position is not None:
+                connection.execute("INSERT INTO export_positions VALUES ('siem', ?)", (position,))
+            found = archive_rows.due(connection, "2030-01-01T00:00:00.000000Z", 10, hold)
+            return [session.key for session in found]
+
+        return read
+
+    last = "SELECT max(id) FROM events WHERE session_key = 'a'"
+    (of_a,) = await database.read(lambda each: each.execute(last).fetchone())
+    for hold, position, wanted in (
+        (0, None, ["a", "b", "c"]),
+        (1000, 0, []),
+        (200, 0, ["a"]),
+        (199, 0, ["a", "b"]),
+        (0, 0, ["a", "b", "c"]),
+        (1000, of_a, ["a"]),
+        (100, of_a, ["a", "b"]),
+        (1000, 3 * of_a, ["a", "b", "c"]),
+    ):
+        assert await database.write(due(hold, position)) == wanted, (hold, position)

@@ -51,6 +51,9 @@ FOREIGN = ROOT / "tests" / "foreign"
 RUN = declared(PROJECT["dependencies"])
 # What only nodes and gateways of a cluster import.
 CLUSTER = declared(PROJECT["optional-dependencies"]["cluster"])
+# What only servers import that send traces and metrics.
+OTEL = declared(PROJECT["optional-dependencies"]["otel"])
+EXTRAS = CLUSTER | OTEL
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
@@ -66,11 +69,13 @@ def imported(folders: Iterable[str]) -> set[str]:
         for name in source(path).imports
     }
     others = tops - OURS - sys.stdlib_module_names - foreign
-    return {canonicalize_name(name) for top in others for name in providers.get(top, [top])}
+    found = {canonicalize_name(name) for top in others for name in providers.get(top, [top])}
+    # Many distributions share the package `opentelemetry`; those that are declared count.
+    return {name for name in found if not name.startswith("opentelemetry-") or name in EXTRAS}
 
 
 def test_running_needs_what_is_declared_and_nothing_else() -> None:
-    assert imported(SERVER) == RUN.keys() | CLUSTER.keys()
+    assert imported(SERVER) == RUN.keys() | EXTRAS.keys()
 
 
 def test_the_client_alone_needs_what_it_declares_and_nothing_else() -> None:
@@ -89,7 +94,7 @@ def test_each_framework_is_an_extra_of_the_client_alone() -> None:
     assert extras == {name: [wanted] for name, (wanted, _) in FRAMEWORKS.items()}
     assert client["entry-points"] == {"inspect_ai": {"paddock": "paddock.integrations.inspect"}}
     assert server["optional-dependencies"] == {
-        "cluster": PROJECT["optional-dependencies"]["cluster"]
+        name: PROJECT["optional-dependencies"][name] for name in ("cluster", "otel")
     }
     assert server["entry-points"].keys() == {"paddock.server"}
 
@@ -112,7 +117,7 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
     assert {name.removeprefix("types-") for name in stubs} <= RUN.keys() | DEV.keys()
     for name, (user, call) in PROGRAMS.items():
         assert call in (ROOT / user).read_text(), name
-    others = RUN.keys() | CLUSTER.keys() | {canonicalize_name(module) for module in PEERS.values()}
+    others = RUN.keys() | EXTRAS.keys() | {canonicalize_name(module) for module in PEERS.values()}
     assert imported(["tests", "scripts"]) - others == DEV.keys() - stubs - PROGRAMS.keys()
     peers = (ROOT / "tests/bench/peers/requirements.txt").read_text().splitlines()[1:]
     assert declared(peers).keys() == PEERS.keys() | {"aiohttp", "docker"}
@@ -152,7 +157,7 @@ def needed(roots: dict[str, Requirement]) -> set[str]:
 def test_the_lock_files_fit_what_is_declared() -> None:
     run, dev = locked("requirements.lock"), locked("requirements-dev.lock")
     assert run.items() <= dev.items(), "`make lock` writes both"
-    for lock, roots in ((run, RUN | CLUSTER), (dev, RUN | CLUSTER | DEV)):
+    for lock, roots in ((run, RUN | EXTRAS), (dev, RUN | EXTRAS | DEV)):
         unfit = {
             str(requirement)
             for name, requirement in roots.items()

@@ -133,6 +133,12 @@ def test_a_command_in_full() -> None:
     assert found["unmapped"]["args"] == {"timeout": 20}
 
 
+def test_an_operation_of_a_later_version_is_not_left_out() -> None:
+    found = ocsf_event(recorded("later.than.this", args={"x": 1}), "chain-1", SOURCE)
+    check(found)
+    assert found["unmapped"]["args"] == {"x": 1}
+
+
 def test_a_denied_connection() -> None:
     event = recorded(
         "egress.request",

@@ -14,10 +14,12 @@ from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Rounds, TaskName
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate.exports.export import Export
 from orchestrator.operate.hooks.hook_deliveries import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.privacy.erasure import Erasing
+from orchestrator.operate.telemetry.sending import OtlpSending
 from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring
 from orchestrator.record.audit.archiving import Archiving
@@ -28,6 +30,7 @@ from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.settings.groups.places import AnchorSettings
+from orchestrator.settings.operator_exports import OperatorExport
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
 from tests.support.plane import readiness
@@ -49,6 +52,8 @@ ROUNDS = {
     TaskName.USAGE: (UsageHistory, "sample"),
     TaskName.HOOKS: (HookDeliveries, "_round"),
     TaskName.OPEN_NETWORK: (OpenNetworkUse, "_round"),
+    TaskName.EXPORTS: (Export, "_send"),
+    TaskName.TELEMETRY: (OtlpSending, "_send"),
 }
 
 HOOK = OperatorHook(
@@ -70,6 +75,9 @@ def settings(tmp_path: Path) -> Settings:
         anchor=AnchorSettings(file=tmp_path / "anchors", interval=3600),
         warm_sandboxes=1,
         hooks={"ci": HOOK},
+        exports={"siem": OperatorExport(file=tmp_path / "record.jsonl")},
+        otel=True,
+        otel_interval=1,
     )
 
 

@@ -110,7 +110,7 @@ class Export:
     async def _try(self, batch: Sequence[ExportedEvent]) -> bool:
         with self.rounds.round() as this:
             try:
-                await self._destination.send(batch)
+                await self._send(batch)
             except ExportError as error:
                 this.failed = True
                 self._failed(str(error))
@@ -119,6 +119,9 @@ class Export:
             log.info("the export %s works again", self.plan.name)
             self.error = None
         return True
+
+    async def _send(self, batch: Sequence[ExportedEvent]) -> None:
+        await self._destination.send(batch)
 
     def _failed(self, why: str) -> None:
         self.failures += 1

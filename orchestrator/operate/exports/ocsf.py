@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from orchestrator.operate.exports.ocsf_kinds import (
     KINDS,
     OCSF_VERSION,
+    UNKNOWN,
     OcsfClass,
     OcsfKind,
     Severity,
@@ -51,7 +52,7 @@ def ocsf_event(event: Event, chain: str, source: OcsfSource) -> dict[str, Any]:
 
     What OCSF has no attribute for is in `unmapped`, so that nothing is left out.
     """
-    kind = KINDS[event["operation"]]
+    kind = KINDS.get(event["operation"], UNKNOWN)
     left = _Members(event["args"], event["result"])
     system = kind.of in (OcsfClass.FILE, OcsfClass.PROCESS)
     profiles = ["security_control"] if system else ["host", "security_control"]

@@ -72,6 +72,9 @@ _UPDATE = OcsfKind(OcsfClass.API, 3, "Update")
 _DELETE = OcsfKind(OcsfClass.API, 4, "Delete")
 _API = OcsfKind(OcsfClass.API, OTHER, "Other")
 
+# Of an operation that only a later version records, whose state directory this one has.
+UNKNOWN = _API
+
 _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     _LAUNCH: ("command.start", "command.exec", "code.start", "pty.open", "shell.run"),
     _TERMINATE: ("command.exit", "code.exit", "pty.exit", "pty.close"),

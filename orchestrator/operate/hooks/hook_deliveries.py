@@ -5,6 +5,7 @@ the control plane ends.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds
+from orchestrator.ground.traces.traceparent import TRACEPARENT
 from orchestrator.operate.hooks import hook_rows
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.delivery_queue import DeliveryQueue
@@ -187,6 +189,9 @@ class HookDeliveries:
             return refused or "its secret is lost: remove the hook and add it again"
         body = delivery.body.encode()
         headers = {"Paddock-Event": delivery.type, "Paddock-Delivery": delivery.id}
+        traceparent = json.loads(delivery.body).get(TRACEPARENT)
+        if traceparent is not None:
+            headers[TRACEPARENT] = traceparent
         try:
             posted = await signed_post(
                 self.hook.url,

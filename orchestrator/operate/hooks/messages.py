@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from orchestrator.ground.traces.traceparent import parsed_traceparent
 from orchestrator.record.audit.recorded_event import Recorded
 from paddock.audit.chain import Event
 from paddock.contract.words import HOOK_EVENTS, HookEvent, Rationale
@@ -125,6 +126,9 @@ def body_of(delivery: str, event: Event, message: HookMessage, key: str | None) 
         },
         "event": {"id": event["id"], "seq": event["seq"]},
     }
+    place = traceparent_of(event)
+    if place is not None:
+        head["traceparent"] = place
     data = dict(message.data)
     while True:
         left_out = sorted(set(message.data) - set(data))
@@ -132,6 +136,13 @@ def body_of(delivery: str, event: Event, message: HookMessage, key: str | None) 
         if len(body.encode()) <= MOST_BODY_BYTES or not data:
             return body
         del data[max(data, key=lambda name: len(_json(data[name])))]
+
+
+def traceparent_of(event: Event) -> str | None:
+    """The span that an event was recorded in, in the W3C's form; None: it is not traced."""
+    ids = event["args"].get("trace_id"), event["args"].get("span_id")
+    found = parsed_traceparent(f"00-{ids[0]}-{ids[1]}-01")
+    return None if found is None else found.text
 
 
 def _json(value: Any) -> str:

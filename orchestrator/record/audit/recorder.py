@@ -8,6 +8,8 @@ from orchestrator.ground.events import EventDraft, EventError, Made
 from orchestrator.ground.log_context import ASKED_AS, asked_as
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
+from orchestrator.ground.traces.spans import OpenSpan, part, recorded_ids
+from orchestrator.ground.traces.traceparent import ids_of
 from orchestrator.host.link.ask_tokens import ASKER, AskedBy, AskTokens
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.ledger import Ledger
@@ -116,7 +118,8 @@ class Recorder:
         left = await self._refusals.end(session) if operation == _LAST else None
         if left is not None and left.number:
             draft = draft._replace(args={**draft.args, "untold_refusals": left.number})
-        recorded = await self._ledger.append(_completed(session, draft, names), effect)
+        with part("commit"):
+            recorded = await self._ledger.append(_completed(session, draft, names), effect)
         if left is not None:
             left.settle()
         if draft.decision == "deny":
@@ -179,7 +182,7 @@ class Recorder:
         """Records an event that the sandbox's agent reported. Raises: AuditUnavailableError."""
         args = dict(event.args)
         asker = self.ask_tokens.read(session.key, args.pop(ASKER, None))
-        draft = _reported(event, args, asker)
+        draft = _reported(event, args, asker, _span_of(session, event))
         try:
             # A compromised agent may report members with any other names.
             return await self.record(session, draft, effect, names=EVENT_MEMBERS)
@@ -197,7 +200,8 @@ class Recorder:
         """
         if self._room is not None and not draft.stop:
             self._room.check(owner)
-        recorded = await self._ledger.append(_named(draft), both(effect, charging(owner)))
+        with part("commit"):
+            recorded = await self._ledger.append(_named(draft), both(effect, charging(owner)))
         if self._room is not None:
             self._room.add(owner, recorded.bytes)
         return recorded
@@ -208,14 +212,17 @@ class Recorder:
 
 
 def _named(draft: EventDraft) -> EventDraft:
-    """The draft with the name of the foreign request that its actor sent, if there is one.
+    """The draft with its trace, and the name of the foreign request that its actor sent, if any.
 
     What the control plane or an agent does in consequence was not asked for by that name.
     """
+    named: dict[str, Any] = recorded_ids()
     name = None if draft.actor in _OWN_ACTORS else asked_as()
-    if name is None:
+    if name is not None:
+        named[ASKED_AS] = name
+    if not named:
         return draft
-    return draft._replace(made=draft.made._replace(args={**draft.made.args, ASKED_AS: name}))
+    return draft._replace(made=draft.made._replace(args={**named, **draft.made.args}))
 
 
 def _completed(session: Session, draft: EventDraft, names: Container[str] | None) -> EventDraft:
@@ -234,9 +241,17 @@ def _completed(session: Session, draft: EventDraft, names: Container[str] | None
     )
 
 
-def _reported(event: AgentEvent, args: Mapping[str, Any], asker: AskedBy | None) -> EventDraft:
-    """The draft of what an agent did, with the caller that asked it to."""
-    made = {}
+def _span_of(session: Session, event: AgentEvent) -> OpenSpan | None:
+    """The span of the command that an agent's event is about."""
+    command = session.commands.get(event.command_id or "")
+    return None if command is None else command.span
+
+
+def _reported(
+    event: AgentEvent, args: Mapping[str, Any], asker: AskedBy | None, span: OpenSpan | None
+) -> EventDraft:
+    """The draft of what an agent did, with the caller that asked it to, and the trace."""
+    made = {} if span is None else ids_of(span.place)
     if asker is not None:
         made[ASKED_BY] = asker.actor
     if asker is not None and asker.asked_as is not None:

@@ -20,6 +20,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Aside
+from orchestrator.ground.traces.spans import part
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.host.workspace.paths import inside_path
@@ -38,6 +39,7 @@ from orchestrator.work.commands.command_rules import (
     milliseconds,
     timeout_of,
 )
+from orchestrator.work.commands.command_spans import begun, variable
 from orchestrator.work.commands.lost_commands import LostCommands
 from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
@@ -108,12 +110,13 @@ class Executions:
             asyncio.get_running_loop().create_future(),
             captured=captured,
             collects=collect,
+            span=begun(session, command_id),
         )
         params = {
             "command_id": command_id,
             "argv": argv,
             "cwd": cwd,
-            "env": self._rules.environment(session, request),
+            "env": variable(session, command.span) | self._rules.environment(session, request),
             "secrets": given,
             "stdin": None if request.stdin is None else encoded(request.stdin),
             "stdin_open": request.stdin_open,
@@ -138,7 +141,7 @@ class Executions:
         with sandbox.link.hold(params) as held:
             command.started_at = await self._record_start(session, command, draft, counted)
             FaultPoint.EXEC_RECORDED.reached()
-            with naming(command_id=command_id):
+            with naming(command_id=command_id), part("agent"):
                 await self._dispatch(session, sandbox, command, held)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command

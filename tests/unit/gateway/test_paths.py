@@ -114,6 +114,11 @@ _NAMES = st.sampled_from(
 ) | st.text("abc-X", min_size=1, max_size=8)
 
 
+def test_a_trace_goes_through() -> None:
+    place = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    assert place in for_node([("Host", "a.example"), place], "10.0.0.1", "https")
+
+
 @given(st.lists(st.tuples(_NAMES, st.text(max_size=20)), max_size=8))
 def test_any_headers(headers: list[tuple[str, str]]) -> None:
     """What says who the client is comes from here; nothing of one hop reaches another."""

@@ -1,0 +1,1 @@
+"""Traces: the ids of spans, and what each part of a request adds to its span."""

@@ -1,0 +1,1 @@
+"""Telemetry: traces and metrics sent by OTLP. Nothing here is imported unless it is on."""

@@ -12,7 +12,7 @@ from paddock.cli.output import note, print_json, size, working
 app = typer.Typer()
 
 
-@app.command("export", epilog=example("paddock images export images.tar.gz"))
+@app.command("export", epilog=example("paddock images export sandbox.tar sandbox"))
 def export_images(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A new file; compressed if it ends with .gz.")
@@ -63,7 +63,7 @@ def export_images(
     note(f"SHA-256 {made.sha256}")
 
 
-@app.command("import", epilog=example("paddock images import images.tar.gz"))
+@app.command("import", epilog=example("paddock images import sandbox.tar"))
 def import_images(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What an export wrote.")],
     sha256: Annotated[

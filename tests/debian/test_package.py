@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def older(package: Path, target: Path) -> Path:
 
 def unit(debian: Chroot) -> dict[str, list[str]]:
     """The settings of the service's section, in the installed unit."""
-    (path,) = debian.root.glob("*/**/systemd/system/paddock.service")
+    (units,) = (each.units for each in deb.DEBIANS if each.number == debian.number)
+    path = debian.path(f"{units}/paddock.service")
     found: dict[str, list[str]] = {}
     for line in path.read_text().splitlines():
         name, equals, value = line.partition("=")
@@ -72,43 +74,41 @@ def unit(debian: Chroot) -> dict[str, list[str]]:
     return found
 
 
-class Service:
-    """The service's command as a service manager would start it."""
-
-    def __init__(self, debian: Chroot) -> None:
-        self._debian = debian
-        described = unit(debian)
-        variables = dict(
-            each.split("=", 1) for each in shlex.split(" ".join(described["Environment"]))
-        )
-        for line in debian.path("/etc/paddock/environment").read_text().splitlines():
-            if not line.startswith("#") and "=" in line:
-                name, _, value = line.partition("=")
-                variables[name] = value
-        names = " ".join(described["CapabilityBoundingSet"]).lower().replace("cap_", "+").split()
-        assert described["NoNewPrivileges"] == ["yes"]
-        confined = ["setpriv", f"--bounding-set=-all,{','.join(names)}", "--no-new-privs"]
-        (command,) = described["ExecStart"]
-        self._process = subprocess.Popen(
-            ["chroot", str(debian.root), *confined, *shlex.split(command)],
-            env=debian.environment(**variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.log: list[str] = []
-        for line in self._process.stdout:
-            self.log.append(line)
-            if "listening on" in line or "listens on" in line:
-                return
-        pytest.fail("".join(self.log))
-
-    def stop(self) -> None:
-        """What the service manager does, by the unit's KillMode."""
-        self._process.send_signal(signal.SIGTERM)
-        out, _ = self._process.communicate(timeout=SECONDS)
-        assert self._process.returncode == 0, out
+@contextmanager
+def serving(debian: Chroot) -> Iterator[None]:
+    """The service's command, as a service manager would start and stop it."""
+    described = unit(debian)
+    variables = dict(each.split("=", 1) for each in shlex.split(" ".join(described["Environment"])))
+    for line in debian.path("/etc/paddock/environment").read_text().splitlines():
+        if not line.startswith("#") and "=" in line:
+            name, _, value = line.partition("=")
+            variables[name] = value
+    names = " ".join(described["CapabilityBoundingSet"]).lower().replace("cap_", "+").split()
+    assert described["NoNewPrivileges"] == ["yes"]
+    confined = ["setpriv", f"--bounding-set=-all,{','.join(names)}", "--no-new-privs"]
+    (command,) = described["ExecStart"]
+    process = subprocess.Popen(
+        ["chroot", str(debian.root), *confined, *shlex.split(command)],
+        env=debian.environment(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        log: list[str] = []
+        try:
+            for line in process.stdout:
+                log.append(line)
+                if "listening on" in line:
+                    break
+            else:
+                pytest.fail("".join(log))
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, rest
 
 
 def paddock(debian: Chroot, *words: str) -> Any:
@@ -140,11 +140,15 @@ def test_it_is_installed_upgraded_removed_and_purged(
     # The service runs with what its unit allows; a command is begun.
     with debian.path("/etc/paddock/environment").open("a") as file:
         file.write("PADDOCK_LISTEN=127.0.0.1:0\nPADDOCK_PREVIEW_LISTEN=off\n")
-        file.write(f"PADDOCK_IMAGE={sandbox_image}\nPADDOCK_UID_BASE={uid_base()}\n")
-    service = Service(debian)
-    assert paddock(debian, "sessions", "create", "--id", "kept", "--level", "low")["id"] == "kept"
-    paddock(debian, "files", "put", "kept", "/etc/debian_version", "before.txt")
-    service.stop()
+        file.write(
+            f"PADDOCK_LEVEL_IMAGES={{}}\nPADDOCK_IMAGE={sandbox_image}\nPADDOCK_UID_BASE={uid_base()}\n"
+        )
+    with serving(debian):
+        made = paddock(debian, "sessions", "create", "--id", "kept", "--level", "high")
+        assert made["id"] == "kept"
+        done = debian.run("paddock", "files", "put", "kept", "/etc/debian_version", "before.txt")
+        assert done.status == 0, done.text
+        begun = debian.run("paddock", "exec", "--detach", "kept", "--", "sleep", "20").text.split()
 
     # An upgrade keeps the administrator's files, and asks about those that both have changed.
     with debian.path(TOML).open("a") as file:
@@ -156,10 +160,11 @@ def test_it_is_installed_upgraded_removed_and_purged(
     assert debian.path(TOML).read_text().endswith(OWN_LINE)
     assert debian.path(f"{TOML}.dpkg-dist").exists()
     assert "PADDOCK_LISTEN" in debian.path("/etc/paddock/environment").read_text()
-    service = Service(debian)
-    assert paddock(debian, "sessions", "show", "kept")["status"] == "active"
-    assert debian.run("paddock", "exec", "kept", "--", "ls").text == "before.txt\n"
-    service.stop()
+    with serving(debian):
+        assert paddock(debian, "sessions", "show", "kept")["status"] == "active"
+        assert debian.run("paddock", "exec", "kept", "--", "ls").text == "before.txt\n"
+        # The command has gone on meanwhile, and ends as it would have.
+        assert debian.run("paddock", "wait", "kept", begun[0]).status == 0
 
     # A removal leaves nothing that runs, and everything that is kept.
     (kept,) = sandboxes()

@@ -31,18 +31,20 @@ _EARLIEST = 315_532_800
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def build(target: Path) -> tuple[Path, Path]:
-    """Writes the wheels of the client and the server to the directory.
+def build(target: Path, *, sources: bool = False) -> tuple[Path, Path]:
+    """Writes the wheels of the client and the server to the directory, and source packages, too.
 
     Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
     """
     with tempfile.TemporaryDirectory(prefix="paddock-wheels-") as directory:
-        sources, wheels = Path(directory, "sources"), Path(directory, "wheels")
+        trees, wheels = Path(directory, "sources"), Path(directory, "wheels")
         for name in (CLIENT, SERVER):
-            write_source(sources / name, project(name))
-        build_in(wheels, sources / CLIENT, "--wheel")
-        build_in(wheels, sources / SERVER, "--wheel")
+            write_source(trees / name, project(name))
         target.mkdir(parents=True, exist_ok=True)
+        for name in (CLIENT, SERVER):
+            build_in(wheels, trees / name, "--wheel")
+            if sources:
+                build_in(target, trees / name, "--sdist")
         (client,) = wheels.glob("paddock-*.whl")
         (server,) = wheels.glob("paddock_server-*.whl")
         for wheel in (client, server):

@@ -115,7 +115,7 @@ clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .cluster ] || [ -e /var/cache/paddock-cluster ]; then \
 		scripts/venv.sh && $(python) -m scripts.cluster down --images; fi
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf /var/cache/paddock-kubernetes
+	@rm -rf /var/cache/paddock-kubernetes /var/cache/paddock-debian
 	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:

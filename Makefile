@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres prometheus emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels deb release test-deb vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres prometheus emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -73,6 +73,15 @@ wheels: dev ## build the wheels of client and server into dist/
 javascript: dev node ## build the JavaScript client's package into dist/
 	@$(python) -m scripts.npm_package
 
+deb: dev ## build the Debian packages, for Debian 12 and 13, into dist/
+	@$(python) -m scripts.packaging.deb
+
+test-deb: dev image ## install, upgrade, remove and purge them on Debian 12 and 13, with the package manager
+	@$(python) -m pytest -q tests/debian $(ARGS)
+
+release: dev image node ## everything of a release into dist/: packages, images, list of parts, checksums
+	@$(python) -m scripts.packaging.release
+
 lint: dev ## style, format and types
 	@$(python) -m ruff check
 	@$(python) -m ruff format --check
@@ -106,7 +115,7 @@ clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .cluster ] || [ -e /var/cache/paddock-cluster ]; then \
 		scripts/venv.sh && $(python) -m scripts.cluster down --images; fi
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf /var/cache/paddock-kubernetes /var/cache/paddock-prometheus
+	@rm -rf /var/cache/paddock-kubernetes /var/cache/paddock-prometheus /var/cache/paddock-debian
 	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:

@@ -11,6 +11,7 @@ from pathlib import Path
 from images import base
 from images.errors import BuildError
 from images.releases import DEBIAN_12, Release
+from paddock.contract.build import FILE, this_build
 
 # The exact versions of the dependencies; the path is relative to the repository.
 LOCK = "requirements.lock"
@@ -35,6 +36,8 @@ def install(
             path = source / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        told = source / "paddock" / "contract" / FILE
+        told.write_text(this_build().text(), encoding="utf-8")
         _pip(report, "wheel", "--no-deps", f"--wheel-dir={wheels}", str(source))
         (wheel,) = wheels.iterdir()
         target = [f"--target={site}", "--no-compile", "--no-deps", "--only-binary=:all:"]

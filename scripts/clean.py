@@ -3,8 +3,6 @@
 Workspaces are removed with the state directory. Images are removed unless something else uses them.
 """
 
-import asyncio
-import fcntl
 import os
 import subprocess
 import sys
@@ -18,7 +16,8 @@ from images.progress import failure, step
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.engine.base import LABEL_INPUTS
-from orchestrator.host.workspace.mounts import MountError, mounts_under, unmount
+from orchestrator.host.workspace.mounts import MountError
+from orchestrator.operate.removal import RemovalError, let_go
 from orchestrator.settings.settings import Settings, load_settings
 from scripts import service
 
@@ -32,13 +31,12 @@ def main() -> int:
     try:
         settings = load_settings()
         service.stop(settings)
-        instance = service.instance_id(settings)
-        if instance is not None:
-            _require_unused(settings)
-            asyncio.run(_remove_sandboxes(settings, instance))
+        removed = let_go(settings)
+        if removed is not None:
+            step(f"sandboxes removed: {removed}")
             _remove_state(settings)
         _remove_images()
-    except (ConfigError, service.ServiceError, PaddockError, MountError) as error:
+    except (ConfigError, service.ServiceError, RemovalError, PaddockError, MountError) as error:
         failure(str(error))
         return 1
     except (DockerException, RequestException) as error:
@@ -47,34 +45,8 @@ def main() -> int:
     return 0
 
 
-def _require_unused(settings: Settings) -> None:
-    """Raises: ServiceError if a control plane, possibly in a container, uses the directory."""
-    with (settings.state_dir / "lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise service.ServiceError(
-                f"a control plane uses {settings.state_dir}: take it down first (`make down`)"
-            ) from None
-
-
-async def _remove_sandboxes(settings: Settings, instance: str) -> None:
-    engine = service.connect(settings, instance)
-    try:
-        containers = await engine.list()
-        for container in containers:
-            await engine.remove(container.id)
-        await engine.remove_open_network(settings.image)
-    finally:
-        await engine.close()
-    step(f"sandboxes removed: {len(containers)}")
-
-
 def _remove_state(settings: Settings) -> None:
-    """Removes the directory only if it holds an instance id and nothing is mounted in it."""
     state = str(settings.state_dir)
-    for mount in sorted(mounts_under(state), key=len, reverse=True):
-        unmount(mount)
     environment = os.environ | {"PADDOCK_STATE_DIR": state}
     subprocess.run([UNSHARE, "undo"], env=environment, check=True, timeout=REMOVE_SECONDS)
     # rm does not recurse on the stack and does not cross into a mount.

@@ -17,7 +17,7 @@ import psutil
 from images.progress import detail, failure, step
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import PaddockError
-from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.operate.removal import RemovalError, engine_of, instance_of
 from orchestrator.settings import instance_url
 from orchestrator.settings.settings import Settings, ensure_state_dir, load_settings
 
@@ -106,28 +106,6 @@ def _ends(process: psutil.Process, seconds: float) -> bool:
     return True
 
 
-def instance_id(settings: Settings) -> str | None:
-    """The id in the labels of this state directory's containers; None before the first start."""
-    try:
-        text = (settings.state_dir / "instance").read_text().strip()
-    except FileNotFoundError:
-        return None
-    if len(text) != 8 or not set(text) <= set("0123456789abcdef"):
-        raise ServiceError(f"{settings.state_dir / 'instance'} does not hold 8 hex digits")
-    return text
-
-
-def connect(settings: Settings, instance: str) -> DockerEngine:
-    """A client for the engine that runs the instance's sandboxes."""
-    return DockerEngine(
-        instance,
-        host=settings.docker_host,
-        timeout=settings.engine_timeout,
-        threads=settings.engine_threads,
-        resolvers=settings.resolvers,
-    )
-
-
 def _print_where(settings: Settings) -> None:
     url = instance_url.find_url(settings)
     step(f"listening on {url}")
@@ -138,10 +116,10 @@ def _print_where(settings: Settings) -> None:
 
 
 async def _sandboxes(settings: Settings) -> int:
-    instance = instance_id(settings)
+    instance = instance_of(settings.state_dir)
     if instance is None:
         return 0
-    engine = connect(settings, instance)
+    engine = engine_of(settings, instance)
     try:
         return len(await engine.list())
     finally:
@@ -236,7 +214,7 @@ def main() -> int:
             _print_stopped(settings, stop(settings))
         else:
             _print_where(settings)
-    except (ConfigError, ServiceError, PaddockError) as error:
+    except (ConfigError, ServiceError, RemovalError, PaddockError) as error:
         failure(str(error))
         return 1
     return 0

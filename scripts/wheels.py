@@ -4,16 +4,20 @@ Users install `paddock`; `paddock-server` requires the `paddock` of the same ver
 `pyproject.toml` describes both, as a project for development that contains everything.
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import tomlkit
+
+from paddock.contract.build import FILE, Build, in_checkout
 
 ROOT = Path(__file__).parents[1]
 CLIENT, SERVER = "paddock", "paddock-server"
@@ -23,20 +27,25 @@ EXTRAS = ("cluster", "otel")
 # The package index shows these, and the licence requires them, in both distributions.
 _TEXTS = ("README.md", "LICENSE")
 _BUILD_SECONDS = 300
+# No time in a zip archive is earlier.
+_EARLIEST = 315_532_800
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def build(target: Path) -> tuple[Path, Path]:
-    """Writes the wheels of the client and the server to the directory.
+def build(target: Path, *, sources: bool = False) -> tuple[Path, Path]:
+    """Writes the wheels of the client and the server to the directory, and source packages, too.
 
     Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
     """
     with tempfile.TemporaryDirectory(prefix="paddock-wheels-") as directory:
-        sources, wheels = Path(directory, "sources"), Path(directory, "wheels")
+        trees, wheels = Path(directory, "sources"), Path(directory, "wheels")
         for name in (CLIENT, SERVER):
-            _write_source(sources / name, project(name))
-        _wheel(wheels, [sources / CLIENT, sources / SERVER])
+            write_source(trees / name, project(name))
         target.mkdir(parents=True, exist_ok=True)
+        for name in (CLIENT, SERVER):
+            build_in(wheels, trees / name, "--wheel")
+            if sources:
+                build_in(target, trees / name, "--sdist")
         (client,) = wheels.glob("paddock-*.whl")
         (server,) = wheels.glob("paddock_server-*.whl")
         for wheel in (client, server):
@@ -91,7 +100,7 @@ def requirement_name(requirement: str) -> str:
     return "" if found is None else found[0]
 
 
-def _write_source(directory: Path, described: dict[str, Any]) -> None:
+def write_source(directory: Path, described: dict[str, Any]) -> None:
     """Creates a source tree of that distribution only, as the build takes all that it finds."""
     directory.mkdir(parents=True)
     (directory / "pyproject.toml").write_text(tomlkit.dumps(described), encoding="utf-8")
@@ -101,18 +110,48 @@ def _write_source(directory: Path, described: dict[str, Any]) -> None:
     for package in described["tool"]["setuptools"]["packages"]["find"]["include"]:
         top = package.rstrip("*")
         shutil.copytree(ROOT / top, directory / top, ignore=leftovers)
+        if top == CLIENT:
+            (directory / top / "contract" / FILE).write_text(stamp().text(), encoding="utf-8")
 
 
-def _wheel(target: Path, sources: list[Path]) -> None:
-    for source in sources:
-        subprocess.run(
-            [sys.executable, "-m", "uv", "build", "--wheel", f"--out-dir={target}", str(source)],
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_BUILD_SECONDS,
-        )
+def stamp() -> Build:
+    """The build that is made now: its time is SOURCE_DATE_EPOCH, and by default the commit's.
+
+    So the same commit makes the same files, whenever it is built.
+    """
+    found = in_checkout(ROOT)._replace(version=number())
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is None:
+        return found
+    return found._replace(date=datetime.fromtimestamp(int(given), UTC).isoformat())
+
+
+def number() -> str:
+    """The version that is built."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(whole["project"]["version"])
+
+
+def epoch() -> int:
+    """The time of all files of this build, in seconds since 1970."""
+    date = stamp().date
+    return int(datetime.fromisoformat(date).timestamp()) if "T" in date else _EARLIEST
+
+
+def build_in(target: Path, source: Path, kind: str) -> None:
+    """Builds one source tree as `kind`: `--wheel` or `--sdist`.
+
+    Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
+    """
+    subprocess.run(
+        [sys.executable, "-m", "uv", "build", kind, f"--out-dir={target}", str(source)],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BUILD_SECONDS,
+        env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch())},
+    )
 
 
 def main() -> int:

@@ -6,7 +6,6 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing
-from importlib import metadata
 from pathlib import Path
 
 import docker
@@ -26,6 +25,7 @@ from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools.session_loader import load_manifest
 from orchestrator.sandbox.images import mounted_agents
 from paddock.cli import program
+from paddock.contract.build import this_build
 from scripts import npm_package
 from tests.support import migrated, pythons
 from tests.support.box import Box
@@ -136,7 +136,7 @@ def quick_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(database, "migrate", migrate)
         patch.setattr(database_file, "migrate", migrate)
         patch.setattr(routes, "_found", pages)
-        patch.setattr("orchestrator.ground.metrics.version", functools.cache(metadata.version))
+        patch.setattr("orchestrator.ground.metrics.this_build", functools.cache(this_build))
         patch.setattr(program, "build", functools.cache(program.build))
         patch.setattr(mounted_agents, "read_code", functools.cache(mounted_agents.read_code))
         making = linking(DockerEngine.make_agent, tmp_path_factory.mktemp("agents"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from api.cli import image_files
 from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
@@ -30,6 +31,7 @@ _Image = Annotated[
 ]
 
 app = group("Images on this machine's container engine, and which of them sessions may have.")
+app.add_typer(image_files.app)
 
 _ENGINE = "`paddock doctor` reports what the engine lacks"
 

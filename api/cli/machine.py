@@ -48,11 +48,15 @@ def doctor(
     and the way to each node. The exit status is 1 if a check fails; a warning is not a failure.
     """
     from orchestrator.ground.check import healthy
+    from paddock.contract.build import this_build
 
     checks = _gateway_checks() if gateway else _machine_checks()
+    build = this_build()
     if as_json:
-        print_json({"ok": healthy(checks), "checks": [check.public() for check in checks]})
+        shown = [check.public() for check in checks]
+        print_json({"ok": healthy(checks), "build": build._asdict(), "checks": shown})
     else:
+        note(f"paddock {build}")
         _show_checks(checks)
     if not healthy(checks):
         raise typer.Exit(Status.FAILED)

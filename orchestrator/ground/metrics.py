@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.limits import LIMIT_NAMES
 from orchestrator.ground.tasks import TaskName
 from paddock.contract import remedies
+from paddock.contract.build import this_build
 from paddock.contract.words import LEVEL_NAMES, Kind
 
 # Every Prometheus reads this version. Names and labels are plain.
@@ -139,8 +139,9 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        build = Gauge("paddock_build_info", "Always 1.", ["version", "python"], registry=registry)
-        build.labels(_version(), python_version()).set(1)
+        names = ["version", "commit", "date", "python"]
+        build = Gauge("paddock_build_info", "Always 1.", names, registry=registry)
+        build.labels(*this_build(), python_version()).set(1)
         made = {metric.name: metric.registered(registry) for metric in _TABLE}
         counters = {name: each for name, each in made.items() if isinstance(each, Counter)}
         histograms = {name: each for name, each in made.items() if isinstance(each, Histogram)}
@@ -297,10 +298,3 @@ class _Lean(Collector):
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
-
-
-def _version() -> str:
-    try:
-        return version("paddock")
-    except PackageNotFoundError:  # run from its sources
-        return "unknown"

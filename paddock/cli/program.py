@@ -72,20 +72,21 @@ _EPILOGUE = "\n".join(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from paddock.contract.build import this_build
 
-        try:
-            number = version("paddock")
-        except PackageNotFoundError:
-            number = "(run from its sources)"
-        print(f"paddock {number}")
+        print(f"paddock {this_build()}")
         raise typer.Exit
 
 
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Show the version, its commit and its build.",
+        ),
     ] = False,
 ) -> None:
     """Governed sandboxes for AI agents: run commands, watch them, and prove what was done."""

@@ -1,0 +1,1 @@
+"""Makes what users install: Debian packages, and everything of a release."""

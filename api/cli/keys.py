@@ -10,8 +10,10 @@ from api.cli.key_places import key_place
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, finite, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size
+from paddock.contract.scopes import SCOPES, check_scopes
 
 if TYPE_CHECKING:
+    from orchestrator.rules.access.key_scopes import Scopes
     from orchestrator.rules.access.keys import Principal
 
 app = group("API keys of the control plane on this machine.")
@@ -24,6 +26,11 @@ _OF_CLUSTER = (
     "ends one"
 )
 _ROLES = ("admin", "operator", "viewer", "metrics")
+
+
+def _scopes(incomplete: str) -> list[str]:
+    """The scopes that begin so, for the shell's completion."""
+    return [name for name in SCOPES if name.startswith(incomplete)]
 
 
 @app.command("list", epilog=example("paddock keys list"))
@@ -89,6 +96,14 @@ def create(
     tool: Annotated[
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that it may open; may be repeated."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCOPE",
+            help="A scope, such as exec; may be repeated. By default all that the role may do.",
+            autocompletion=_scopes,
+        ),
     ] = None,
     max_idle_timeout: Annotated[
         int | None,
@@ -178,6 +193,7 @@ def create(
             max_wall_timeout,
         ),
         expires_at=None if expires is None else _moment(expires),
+        scopes=_known(scope),
     )
     secret = place.add(key)
     if as_json:
@@ -245,6 +261,15 @@ def _moment(text: str) -> datetime:
     return moment
 
 
+def _known(scopes: list[str] | None) -> "Scopes":
+    """The scopes of the options. Raises: typer.BadParameter."""
+    try:
+        check_scopes(scopes or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--scope") from None
+    return frozenset(scopes) if scopes else None
+
+
 def _expiry(key: "Principal") -> str | None:
     if key.expires_at is None:
         return None
@@ -257,6 +282,7 @@ def _bounds(key: "Principal") -> str | None:
     bounds = key.bounds
     parts = [
         f"reads {key.owner or 'all'}" if key.role == "viewer" else "",
+        "" if key.scopes is None else f"only {' '.join(sorted(key.scopes))}",
         "" if bounds.max_level is None else f"up to {bounds.max_level}",
         "" if bounds.images is None else f"images {' '.join(bounds.images)}",
         "" if bounds.tools is None else f"tools {' '.join(bounds.tools)}",
@@ -278,6 +304,7 @@ def _object(key: "Principal") -> dict[str, Any]:
         "role": str(key.role),
         **asdict(key.limits),
         **asdict(key.bounds),
+        "scopes": None if key.scopes is None else sorted(key.scopes),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
         "owner": key.owner,
     }

@@ -11,6 +11,7 @@ from orchestrator.cluster.base import ClusterUsage
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.operate.operator.key_edits import KeyEdits
+from orchestrator.rules.access.key_scopes import check_covers
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
@@ -65,6 +66,7 @@ async def list_keys(
 async def create_key(
     context: Context,
     levels: Levels,
+    keys: KeyRing,
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
@@ -74,6 +76,7 @@ async def create_key(
     if body.max_level is not None and body.max_level not in levels:
         raise ValidationError(f"max_level must be {'|'.join(levels)}", field="max_level")
     new = views.new_key(body)
+    check_covers(keys.scopes(context.principal), new.scopes)
     used = _use_of(sessions, await cluster_usage.used())
     key = await context.work.complete(key_edits.create(context.principal.name, new))
     return Made(CreatedKey(**views.key(new, used(new.name), context.principal), key=key))

@@ -20,6 +20,7 @@ def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
         "owner": known.owner,
         **asdict(known.limits),
         **bounds,
+        "scopes": None if known.scopes is None else sorted(known.scopes),
         "expires_at": known.expires_at,
         "expired": known.expires_at is not None and known.expires_at <= datetime.now(UTC),
         "current": known.name == caller.name,

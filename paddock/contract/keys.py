@@ -27,6 +27,7 @@ _KEY: dict[str, Any] = {
     "tools": None,
     "max_idle_timeout": 3600,
     "max_wall_timeout": None,
+    "scopes": ["exec", "sessions:create"],
     "expires_at": "2030-01-31T00:00:00.000000Z",
     "expired": False,
     "current": False,
@@ -75,6 +76,9 @@ class Key(Model):
     )
     max_wall_timeout: int | None = Field(
         description="The longest wall time-out of its sessions, in seconds."
+    )
+    scopes: list[str] | None = Field(
+        description="What it may do of what its role may; null: all of it."
     )
     expires_at: Time | None
     expired: bool
@@ -141,4 +145,7 @@ class KeyBody(Body):
     tools: _Names | None = None
     max_idle_timeout: _Seconds | None = None
     max_wall_timeout: Annotated[_Seconds, Field(le=MAX_WALL_SECONDS)] | None = None
+    scopes: _Names | None = Field(
+        default=None, description="What it may do of what its role may; by default all of it."
+    )
     expires_at: Moment | None = Field(default=None, description="By default never.")

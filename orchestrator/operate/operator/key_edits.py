@@ -170,6 +170,7 @@ def _recorded(key: Principal) -> dict[str, Any]:
         "owner": key.owner,
         **asdict(key.limits),
         **asdict(key.bounds),
+        "scopes": None if key.scopes is None else sorted(key.scopes),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
     }
     return {name: _plain(value) for name, value in members.items() if value is not None}

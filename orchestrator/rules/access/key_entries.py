@@ -12,8 +12,10 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
+from tomlkit.exceptions import TOMLKitError
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.limits import LIMIT_FIELDS, REQUESTS, KeyLimits
@@ -27,10 +29,12 @@ from orchestrator.rules.access.keys import (
     Role,
     digest,
 )
+from orchestrator.rules.policy.toml_lines import line_of, read_document
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.schema_errors import place, reason
 from orchestrator.settings.settings import Settings, ensure_state_dir
 from orchestrator.settings.values import IMAGE_PATTERN
+from paddock.contract.scopes import check_scopes
 from paddock.contract.words import LEVEL_PATTERN, MAX_WALL_SECONDS
 
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
@@ -43,10 +47,10 @@ _Tool = Annotated[str, Field(min_length=1, max_length=128)]
 _BOUND_FIELDS = tuple(field.name for field in fields(KeyBounds))
 # The fields of an entry besides name, role and sha256, by role.
 _FIELDS_OF_ROLES: dict[Role, frozenset[str]] = {
-    Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at"}),
-    Role.OPERATOR: frozenset({*LIMIT_FIELDS, *_BOUND_FIELDS, "expires_at"}),
-    Role.VIEWER: frozenset({REQUESTS, "expires_at", "owner", "scope"}),
-    Role.METRICS: frozenset({REQUESTS, "expires_at"}),
+    Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at", "scopes"}),
+    Role.OPERATOR: frozenset({*LIMIT_FIELDS, *_BOUND_FIELDS, "expires_at", "scopes"}),
+    Role.VIEWER: frozenset({REQUESTS, "expires_at", "owner", "scope", "scopes"}),
+    Role.METRICS: frozenset({REQUESTS, "expires_at", "scopes"}),
 }
 
 
@@ -78,6 +82,14 @@ class KeyEntry(BaseModel):
     # For a viewer: the owner whose sessions it reads, or `all`.
     owner: _Name | None = None
     scope: Literal["all"] | None = None
+    # What the key may do of what its role may; by default all of it.
+    scopes: Annotated[list[str], Field(min_length=1, max_length=64)] | None = None
+
+    @field_validator("scopes")
+    @classmethod
+    def _check_scopes(cls, scopes: list[str] | None) -> list[str] | None:
+        check_scopes(scopes or ())
+        return scopes
 
     @model_validator(mode="after")
     def _check_role(self) -> Self:
@@ -100,6 +112,7 @@ class KeyEntry(BaseModel):
             limits=KeyLimits(**{name: getattr(self, name) for name in LIMIT_FIELDS}),
             bounds=KeyBounds(**{name: _frozen(getattr(self, name)) for name in _BOUND_FIELDS}),
             expires_at=self.expires_at,
+            scopes=None if self.scopes is None else frozenset(self.scopes),
         )
 
 
@@ -136,7 +149,16 @@ def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Princip
         try:
             _add(_entry(value), principals)
         except ValueError as error:
-            raise ConfigError(f"{path}: keys entry {number}: {error}") from None
+            where = _line(path, number)
+            raise ConfigError(f"{path}: keys entry {number}: {error}{where}") from None
+
+
+def _line(path: Path, number: int) -> str:
+    """Where the entry begins in the file, if that can be told."""
+    try:
+        return f" (line {line_of(read_document(path).text, ('keys', number - 1))})"
+    except (ConfigError, TOMLKitError, LookupError):
+        return ""
 
 
 def parse_key(members: dict[str, Any]) -> Principal:
@@ -159,6 +181,7 @@ def table(principal: Principal, sha256: str) -> dict[str, Any]:
         "expires_at": principal.expires_at,
         "owner": principal.owner,
         "scope": "all" if principal.role is Role.VIEWER and principal.owner is None else None,
+        "scopes": None if principal.scopes is None else sorted(principal.scopes),
     }
     return {name: value for name, value in members.items() if value is not None}
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 from orchestrator.ground.errors import UnauthorizedError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.key_scopes import Scopes
 
 ADMIN_NAME = "admin"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
@@ -40,7 +41,8 @@ class Principal:
 
     `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
     session, or whose sessions a viewer sees (None: all sessions). The other fields come from the
-    key's entry in the keys file; `expires_at` is in UTC.
+    key's entry in the keys file; `expires_at` is in UTC. `scopes` None: all that the role may do.
+    A handle has the scopes of its session's owner: see `KeyRing.scopes`.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Principal:
     limits: KeyLimits = field(default_factory=KeyLimits)
     bounds: KeyBounds = field(default_factory=KeyBounds)
     expires_at: datetime | None = None
+    scopes: Scopes = None
     # The digest of the key; none for a handle.
     sha256: str = field(default="", compare=False, repr=False)
 
@@ -136,6 +139,18 @@ class KeyRing:
             return principal.bounds
         known = self._entry(principal.account)
         return _OF_NOBODY if known is None else known.bounds
+
+    def scopes(self, principal: Principal) -> Scopes:
+        """The caller's scopes: a handle has those of the key that owns its session."""
+        if principal.role is not Role.HANDLE:
+            return principal.scopes
+        known = self._entry(principal.account)
+        return None if known is None else known.scopes
+
+    def scopes_of(self, name: str) -> Scopes:
+        """The scopes of the key with that name, or of its last entry if removed."""
+        known = self._entry(name)
+        return None if known is None else known.scopes
 
     def _entry(self, name: str) -> Principal | None:
         return self._by_name.get(name) or self._removed.get(name)

@@ -203,6 +203,28 @@ def create(
     note(f"The key is not shown again; {place.name} has only its hash.")
 
 
+@app.command(epilog=example("paddock keys rotate ci --overlap 24h"))
+def rotate(
+    name: _Name,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN", help="How long the old secret stays valid: 24h, 30m, 7d, or 0."
+        ),
+    ] = "24h",
+) -> None:
+    """Give a key another secret and print it; the old one ends after the overlap.
+
+    Both are the same key, with the same quotas and sessions. There are never more than two: until
+    the old one has ended, a key is only rotated with --overlap 0, which ends all earlier secrets at
+    once, and their streams.
+    """
+    place = key_place()
+    secret = place.rotate(name, _span(overlap))
+    print_fields((("name", name), ("key", secret)))
+    note(f"The key is not shown again; the old one is valid for another {overlap}.")
+
+
 @app.command(epilog=example("paddock keys revoke ci"))
 def revoke(name: _Name) -> None:
     """Revoke a key: it is refused from now on, and its streams end; its sessions continue."""
@@ -239,6 +261,22 @@ def rotate_admin() -> None:
     note(f"The new admin key is in {path}; the old one is void")
     if in_cluster():
         note(f"No other node accepts it. For the whole cluster, {_OF_CLUSTER}")
+
+
+def _span(text: str) -> timedelta:
+    """An overlap. Raises: typer.BadParameter."""
+    from orchestrator.rules.access.key_rotation import MOST_OVERLAP
+
+    if text == "0":
+        return timedelta()
+    span = _SPAN.fullmatch(text)
+    found = None if span is None else timedelta(**{_UNITS[span[2]]: int(span[1])})
+    if found is None or found > MOST_OVERLAP:
+        raise typer.BadParameter(
+            f"{text!r} is not like 24h, 30m, 7d or 0, at most {MOST_OVERLAP.days}d",
+            param_hint="--overlap",
+        )
+    return found
 
 
 def _moment(text: str) -> datetime:
@@ -306,5 +344,6 @@ def _object(key: "Principal") -> dict[str, Any]:
         **asdict(key.bounds),
         "scopes": None if key.scopes is None else sorted(key.scopes),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
+        "old_until": None if key.old is None else key.old.until.isoformat(),
         "owner": key.owner,
     }

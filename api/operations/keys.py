@@ -1,6 +1,7 @@
 """API keys: listed, created and revoked by admins."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 from api.shape.access import Access
 from api.shape.answers import Made, Removed
@@ -8,14 +9,14 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import keys as views
 from orchestrator.cluster.base import ClusterUsage
-from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.errors import NotFoundError, ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.rules.access.key_scopes import check_covers
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
-from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
+from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys, RotationBody
 
 _TAG = "Keys"
 _KEYS = "/api/keys"
@@ -80,6 +81,42 @@ async def create_key(
     used = _use_of(sessions, await cluster_usage.used())
     key = await context.work.complete(key_edits.create(context.principal.name, new))
     return Made(CreatedKey(**views.key(new, used(new.name), context.principal), key=key))
+
+
+@operation(
+    "POST",
+    _KEYS + "/{name}/rotation",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Rotate an API key",
+    answers="The new secret, which is not shown again.",
+    errors=("not_found", "conflict", "cluster_unavailable"),
+    examples={"day": {"overlap_seconds": 86400}},
+)
+async def rotate_key(
+    context: Context,
+    keys: KeyRing,
+    key_edits: KeyEdits,
+    sessions: Sessions,
+    cluster_usage: ClusterUsage,
+    name: str,
+    body: RotationBody,
+) -> CreatedKey:
+    """Gives a key another secret; both are valid until the overlap ends, and are the same key.
+
+    There are never more than two: while the old one is valid, a rotation needs an overlap of 0.
+    """
+    known = keys.named(name)
+    if known is not None:
+        check_covers(keys.scopes(context.principal), known.scopes)
+    overlap = timedelta(seconds=body.overlap_seconds)
+    rotation = key_edits.rotate(context.principal.name, name, overlap)
+    key = await context.work.complete(rotation)
+    new = keys.named(name)
+    if new is None:
+        raise NotFoundError("there is no key with this name")
+    used = _use_of(sessions, await cluster_usage.used())
+    return CreatedKey(**views.key(new, used(name), context.principal), key=key)
 
 
 @operation(

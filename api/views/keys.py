@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.access.key_entries import parse_key
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import OldSecret, Principal
 from paddock.contract.keys import KeyBody, KeyUse
 
 
@@ -21,11 +21,17 @@ def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
         **asdict(known.limits),
         **bounds,
         "scopes": None if known.scopes is None else sorted(known.scopes),
+        "old_until": _still(known.old),
         "expires_at": known.expires_at,
         "expired": known.expires_at is not None and known.expires_at <= datetime.now(UTC),
         "current": known.name == caller.name,
         "used": KeyUse(sessions=used.sessions, cpus=used.cpus, memory_bytes=used.memory_bytes),
     }
+
+
+def _still(old: OldSecret | None) -> datetime | None:
+    """Until when the old secret is valid, if it is."""
+    return old.until if old is not None and old.until > datetime.now(UTC) else None
 
 
 def new_key(body: KeyBody) -> Principal:

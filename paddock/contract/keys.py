@@ -28,6 +28,7 @@ _KEY: dict[str, Any] = {
     "max_idle_timeout": 3600,
     "max_wall_timeout": None,
     "scopes": ["exec", "sessions:create"],
+    "old_until": None,
     "expires_at": "2030-01-31T00:00:00.000000Z",
     "expired": False,
     "current": False,
@@ -80,6 +81,9 @@ class Key(Model):
     scopes: list[str] | None = Field(
         description="What it may do of what its role may; null: all of it."
     )
+    old_until: Time | None = Field(
+        description="Until when the secret before the last rotation is valid, if it is."
+    )
     expires_at: Time | None
     expired: bool
     current: bool = Field(description="It is the key of this request.")
@@ -116,6 +120,14 @@ _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Names = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=256)]], Field(min_length=1, max_length=64)
 ]
+
+
+class RotationBody(Body):
+    """A rotation. During the overlap, the old secret is valid beside the new one."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=90 * 86_400)] = Field(
+        default=86_400, description="0 ends all earlier secrets at once."
+    )
 
 
 class KeyBody(Body):

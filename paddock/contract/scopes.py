@@ -121,7 +121,7 @@ SCOPES: Mapping[str, Scope] = {
     ),
     "keys": _scope(
         "Manage API keys that have no scope beyond the caller's.",
-        "list_keys create_key revoke_key",
+        "list_keys create_key rotate_key revoke_key",
     ),
     "nodes": _scope(
         "See and manage the nodes of a cluster.",
@@ -140,6 +140,6 @@ def check_scopes(names: Iterable[str]) -> None:
     for name in names:
         if name in SCOPES:
             continue
-        near = get_close_matches(name[:64], SCOPES, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(SCOPES)}"
+        near = get_close_matches(name[:64], SCOPES, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(SCOPES)}"
         raise ValueError(f"{name[:64]!r} is not a scope: {hint}")

@@ -1,5 +1,6 @@
 """Scopes of keys: each operation has one, and a key does nothing beyond those that it has."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -14,10 +15,12 @@ from api.shape.access import Access
 from orchestrator.settings.settings import Settings
 from paddock.contract.scopes import SCOPE_OF, SCOPES
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.api.test_inspection import ended
 from tests.api.test_mcp import Talk
 from tests.api.test_roles import _request
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 READS = "pdk_key-that-reads-sessions-only"
 MAKES = "pdk_key-that-creates-sessions-only"
@@ -132,3 +135,26 @@ async def test_an_unknown_scope_is_refused_by_name(api: Api) -> None:
         "sessions:read",
     ]
     assert SCOPE_OF["exec"] == "exec"
+
+
+async def test_a_rotated_key_is_one_key_and_its_old_secret_can_end_at_once(api: Api) -> None:
+    first = (await api.json("POST", "/api/keys", status=201, json={"name": "ci"}))["key"]
+    await api.session(id="mine", key=first)
+    made = await api.json("POST", "/api/keys/ci/rotation", json={"overlap_seconds": 60})
+    assert made["old_until"] is not None
+    for key in (first, made["key"]):
+        assert (await api.json("GET", "/api/sessions/mine", key=key))["owner"] == "ci"
+    again = ("POST", "/api/keys/ci/rotation")
+    await api.problem(409, "conflict", *again, json={})
+    headers = {"Authorization": f"Bearer {first}"}
+    async with api.client.get("/api/events", headers=headers) as response:
+        assert response.status == 200
+        last = await api.json(*again, json={"overlap_seconds": 0})
+        async with asyncio.timeout(WAIT_SECONDS):
+            await ended(response)
+    for key in (first, made["key"]):
+        await api.problem(401, "unauthorized", "GET", "/api/sessions", key=key)
+    assert (await api.json("GET", "/api/sessions/mine", key=last["key"]))["owner"] == "ci"
+    await api.problem(404, "not_found", "POST", "/api/keys/cd/rotation", json={})
+    await api.problem(409, "conflict", "POST", "/api/keys/admin/rotation", json={})
+    await api.problem(403, "permission_denied", *again, key=ADMINS, json={"overlap_seconds": 0})

@@ -55,6 +55,7 @@ DECLARED = {
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
     Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key "
+    "rotate_key "
     "show_node drain_node undrain_node forget_node move_session",
     Access.METRICS: "metrics",
 }

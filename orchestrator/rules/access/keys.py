@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from orchestrator.ground.errors import UnauthorizedError
@@ -35,6 +36,13 @@ class Role(StrEnum):
     HANDLE = "handle"  # one session's work
 
 
+class OldSecret(NamedTuple):
+    """The digest of a secret that was rotated, and until when (UTC) it is still valid."""
+
+    sha256: str
+    until: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The authenticated caller.
@@ -53,6 +61,7 @@ class Principal:
     bounds: KeyBounds = field(default_factory=KeyBounds)
     expires_at: datetime | None = None
     scopes: Scopes = None
+    old: OldSecret | None = None
     # The digest of the key; none for a handle.
     sha256: str = field(default="", compare=False, repr=False)
 
@@ -88,6 +97,9 @@ class KeyRing:
             sha256: replace(known, sha256=sha256) for sha256, known in principals.items()
         }
         self._by_name = {known.name: known for known in self._principals.values()}
+        for known in self._by_name.values():
+            if known.old is not None:
+                self._principals.setdefault(known.old.sha256, _by_old_secret(known, known.old))
         # Keys that were removed since the start. Their sessions continue with the same bounds.
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
@@ -181,6 +193,12 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(sorted(self._by_name))})"
+
+
+def _by_old_secret(known: Principal, old: OldSecret) -> Principal:
+    """The same key by the secret that it had before."""
+    ends = old.until if known.expires_at is None else min(old.until, known.expires_at)
+    return replace(known, sha256=old.sha256, expires_at=ends)
 
 
 def _expired(principal: Principal) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from api.shape.access import Access
 from api.shape.answers import Made, Removed
@@ -13,7 +14,8 @@ from orchestrator.ground.errors import NotFoundError, ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.rules.access.key_scopes import check_covers
-from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.keys import KeyRing, Principal
+from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
 from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys, RotationBody
@@ -37,14 +39,22 @@ async def list_keys(
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
+    last_uses: LastUses,
 ) -> Keys:
     """The keys in force with their limits and what they use, without themselves.
 
     In a cluster that is what they use on all nodes.
     """
-    used = _use_of(sessions, await cluster_usage.used())
+    used, caller = _use_of(sessions, await cluster_usage.used()), context.principal
+
+    def shown(key: Principal) -> dict[str, Any]:
+        return views.key(key, used(key.name), caller, last_uses.of(key.name))
+
     return Keys(
-        items=[Key(**views.key(each, used(each.name), context.principal)) for each in keys.all],
+        items=[
+            Key(**views.key(each, used(each.name), context.principal, last_uses.of(each.name)))
+            for each in keys.all
+        ],
         next=None,
         file=key_edits.file,
         obstacle=await key_edits.obstacle(),
@@ -71,6 +81,7 @@ async def create_key(
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
+    last_uses: LastUses,
     body: KeyBody,
 ) -> Made[CreatedKey]:
     """Adds a key to the keys file; it is in force at once. Only this answer contains it."""
@@ -80,7 +91,11 @@ async def create_key(
     check_covers(keys.scopes(context.principal), new.scopes)
     used = _use_of(sessions, await cluster_usage.used())
     key = await context.work.complete(key_edits.create(context.principal.name, new))
-    return Made(CreatedKey(**views.key(new, used(new.name), context.principal), key=key))
+    return Made(
+        CreatedKey(
+            **views.key(new, used(new.name), context.principal, last_uses.of(new.name)), key=key
+        )
+    )
 
 
 @operation(
@@ -99,6 +114,7 @@ async def rotate_key(
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
+    last_uses: LastUses,
     name: str,
     body: RotationBody,
 ) -> CreatedKey:
@@ -116,7 +132,7 @@ async def rotate_key(
     if new is None:
         raise NotFoundError("there is no key with this name")
     used = _use_of(sessions, await cluster_usage.used())
-    return CreatedKey(**views.key(new, used(name), context.principal), key=key)
+    return CreatedKey(**views.key(new, used(name), context.principal, last_uses.of(name)), key=key)
 
 
 @operation(

@@ -11,8 +11,10 @@ from orchestrator.rules.access.keys import OldSecret, Principal
 from paddock.contract.keys import KeyBody, KeyUse
 
 
-def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
-    """The members of a `Key`."""
+def key(
+    known: Principal, used: KeyUsage, caller: Principal, last: datetime | None
+) -> dict[str, Any]:
+    """The members of a `Key`; `last` is when it was used."""
     bounds = {name: _listed(value) for name, value in asdict(known.bounds).items()}
     return {
         "name": known.name,
@@ -21,6 +23,7 @@ def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
         **asdict(known.limits),
         **bounds,
         "scopes": None if known.scopes is None else sorted(known.scopes),
+        "last_used_at": last,
         "old_until": _still(known.old),
         "expires_at": known.expires_at,
         "expired": known.expires_at is not None and known.expires_at <= datetime.now(UTC),

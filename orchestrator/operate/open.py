@@ -29,6 +29,7 @@ from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
+from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -54,6 +55,7 @@ class OperateFloor:
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits
+    last_uses: LastUses
     hooks: Hooks
 
 
@@ -100,6 +102,9 @@ async def open_operate(
     closers.push_async_callback(archiving.close)
     _anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
+    last_uses = LastUses(ground.database, rules.keys)
+    closers.push_async_callback(last_uses.close)
+    await last_uses.load()
     usage = UsageHistory(host.node, sandbox.workspaces, lambda: sessions.registry.live)
     usage.start(tasks)
     closers.push_async_callback(usage.close)
@@ -160,6 +165,7 @@ async def open_operate(
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),
+        last_uses,
         hooks,
     )
 

@@ -28,6 +28,7 @@ _KEY: dict[str, Any] = {
     "max_idle_timeout": 3600,
     "max_wall_timeout": None,
     "scopes": ["exec", "sessions:create"],
+    "last_used_at": "2029-12-24T08:15:00.000000Z",
     "old_until": None,
     "expires_at": "2030-01-31T00:00:00.000000Z",
     "expired": False,
@@ -80,6 +81,9 @@ class Key(Model):
     )
     scopes: list[str] | None = Field(
         description="What it may do of what its role may; null: all of it."
+    )
+    last_used_at: Time | None = Field(
+        description="Its last use on this node, to the minute after a restart; null: never."
     )
     old_until: Time | None = Field(
         description="Until when the secret before the last rotation is valid, if it is."

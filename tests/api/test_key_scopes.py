@@ -158,3 +158,11 @@ async def test_a_rotated_key_is_one_key_and_its_old_secret_can_end_at_once(api: 
     await api.problem(404, "not_found", "POST", "/api/keys/cd/rotation", json={})
     await api.problem(409, "conflict", "POST", "/api/keys/admin/rotation", json={})
     await api.problem(403, "permission_denied", *again, key=ADMINS, json={"overlap_seconds": 0})
+
+
+async def test_the_last_use_of_a_key_is_shown(api: Api) -> None:
+    shown = {each["name"]: each for each in (await api.json("GET", "/api/keys"))["items"]}
+    assert shown["reads"]["last_used_at"] is None
+    await api.json("GET", "/api/sessions", key=READS)
+    shown = {each["name"]: each for each in (await api.json("GET", "/api/keys"))["items"]}
+    assert shown["reads"]["last_used_at"] is not None

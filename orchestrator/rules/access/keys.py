@@ -104,6 +104,8 @@ class KeyRing:
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
         self._listeners: list[Callable[[], None]] = []
+        # Is told of each use of a valid key.
+        self.on_use: Callable[[Principal], None] | None = None
 
     def authenticate(self, secret: str) -> Principal | None:
         """The principal of a key; None for an unknown key.
@@ -114,6 +116,8 @@ class KeyRing:
         principal = self._principals.get(digest(secret))
         if principal is not None and _expired(principal):
             raise UnauthorizedError("the key has expired: ask the operator for another one")
+        if principal is not None and self.on_use is not None:
+            self.on_use(principal)
         return principal
 
     def current(self, principal: Principal) -> Principal | None:
@@ -163,6 +167,11 @@ class KeyRing:
         """The scopes of the key with that name, or of its last entry if removed."""
         known = self._entry(name)
         return None if known is None else known.scopes
+
+    def remember(self, name: str, scopes: Scopes) -> None:
+        """The handles of a key that was removed before the start have no more than its scopes."""
+        if name not in self._by_name:
+            self._removed[name] = Principal(name, Role.OPERATOR, bounds=_OF_NOBODY, scopes=scopes)
 
     def _entry(self, name: str) -> Principal | None:
         return self._by_name.get(name) or self._removed.get(name)

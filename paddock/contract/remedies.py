@@ -39,6 +39,7 @@ TOOLS = {
     "risk-tier": "Use a session at a level that allows the command's risk tier.",
     "cedar": "Ask the operator for a policy that permits it.",
     "human-approval": "Send exactly the same line again after approval, or wait for the approval.",
+    "other-approver": "Let people approve who neither own, changed nor used the session.",
     "session-tools": "Create the session with the tool among its `tools`, or without them.",
     "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
     "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",

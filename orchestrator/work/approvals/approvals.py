@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import BusyError, ConflictError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft, now
@@ -21,7 +21,7 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.tools.gates import APPROVAL
 from orchestrator.state.session import Session
-from orchestrator.work.approvals import approval_rows
+from orchestrator.work.approvals import approval_rows, several_approvers
 from orchestrator.work.approvals.approval_rows import Approval
 
 log = logging.getLogger(__name__)
@@ -194,6 +194,8 @@ class Approvals:
     ) -> Approval:
         """Approves or denies (`approve`, `deny`), once.
 
+        If it needs several approvers, it is pending until the last of them; one denial ends it.
+
         Raises: NotFoundError, also for others' approvals; ConflictError if it is already decided or
         has expired, and for a `reason` while the session's secrets are unknown; RateLimitedError,
         CapacityExhaustedError if there is no room to record what would be approved;
@@ -214,12 +216,26 @@ class Approvals:
             if verdict != "deny":
                 self._recorder.check_room(found.session)
             reason = None if reason is None else found.session.secrets.cut(reason)
-            approval = found.approval.decided(status, principal.name, reason)
-            await self._record(found, approval, principal.name, verdict)
-            self._settle(found, approval)
+            approval = found.approval
+            if verdict != "deny":
+                changed_by = await self._changers(approval)
+                approval = several_approvers.approved(approval, principal.name, changed_by)
+            if verdict == "deny" or approval.is_complete:
+                approval = approval.decided(status, principal.name, reason)
+                await self._record(found, approval, principal.name, verdict)
+                self._settle(found, approval)
+            else:
+                await self._record(found, approval, principal.name, "pending")
+                found.approval = approval
         return approval
 
     # Internal.
+
+    async def _changers(self, approval: Approval) -> frozenset[str]:
+        if approval.approvers == 1:
+            return frozenset()
+        changers = partial(several_approvers.changers, session_key=approval.session_key)
+        return await self._database.read(changers)
 
     def _of(self, session: Session) -> Iterator[_Open]:
         return (each for each in self._open.values() if each.session is session)
@@ -241,6 +257,7 @@ class Approvals:
             status="pending",
             requested_by=actor,
             requested_at=now(),
+            approvers=session.level.approvers,
         )
         found = _Open(approval, session, line)
         # Added before it is durable, so that it counts and the same line is not requested twice.
@@ -288,7 +305,11 @@ class Approvals:
                 rule=APPROVAL,
                 args=approval.args,
                 made=approval.made,
-                result={"status": approval.status, "reason": approval.reason},
+                result={
+                    "status": approval.status,
+                    "reason": approval.reason,
+                    **_several(approval),
+                },
                 error=error,
                 stop=error is not None or decision == "deny",
             ),
@@ -298,6 +319,13 @@ class Approvals:
     def _settle(self, found: _Open, approval: Approval) -> None:
         found.approval = approval
         found.decided.set()
+
+
+def _several(approval: Approval) -> dict[str, Any]:
+    """What the record says of an approval that needs several people."""
+    if approval.approvers == 1:
+        return {}
+    return {"approvers": approval.approvers, "approved_by": list(approval.approved_by)}
 
 
 def _may_decide(principal: Principal, approval: Approval) -> bool:

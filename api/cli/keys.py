@@ -1,36 +1,27 @@
 """Creates, lists and revokes API keys in this machine's files."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.key_places import key_place
+from api.cli.key_values import known_scopes, moment, scopes_of, span
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, finite, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size
-from paddock.contract.scopes import SCOPES, check_scopes
 
 if TYPE_CHECKING:
-    from orchestrator.rules.access.key_scopes import Scopes
     from orchestrator.rules.access.keys import Principal
 
 app = group("API keys of the control plane on this machine.")
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
-_SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _OF_CLUSTER = (
     "`paddock keys create NAME --role admin` makes an admin's key, and `paddock keys revoke NAME` "
     "ends one"
 )
 _ROLES = ("admin", "operator", "viewer", "metrics")
-
-
-def _scopes(incomplete: str) -> list[str]:
-    """The scopes that begin so, for the shell's completion."""
-    return [name for name in SCOPES if name.startswith(incomplete)]
 
 
 @app.command("list", epilog=example("paddock keys list"))
@@ -102,7 +93,7 @@ def create(
         typer.Option(
             metavar="SCOPE",
             help="A scope, such as exec; may be repeated. By default all that the role may do.",
-            autocompletion=_scopes,
+            autocompletion=known_scopes,
         ),
     ] = None,
     max_idle_timeout: Annotated[
@@ -192,8 +183,8 @@ def create(
             max_idle_timeout,
             max_wall_timeout,
         ),
-        expires_at=None if expires is None else _moment(expires),
-        scopes=_known(scope),
+        expires_at=None if expires is None else moment(expires),
+        scopes=scopes_of(scope),
     )
     secret = place.add(key)
     if as_json:
@@ -220,7 +211,7 @@ def rotate(
     once, and their streams.
     """
     place = key_place()
-    secret = place.rotate(name, _span(overlap))
+    secret = place.rotate(name, span(overlap))
     print_fields((("name", name), ("key", secret)))
     note(f"The key is not shown again; the old one is valid for another {overlap}.")
 
@@ -261,51 +252,6 @@ def rotate_admin() -> None:
     note(f"The new admin key is in {path}; the old one is void")
     if in_cluster():
         note(f"No other node accepts it. For the whole cluster, {_OF_CLUSTER}")
-
-
-def _span(text: str) -> timedelta:
-    """An overlap. Raises: typer.BadParameter."""
-    from orchestrator.rules.access.key_rotation import MOST_OVERLAP
-
-    if text == "0":
-        return timedelta()
-    span = _SPAN.fullmatch(text)
-    found = None if span is None else timedelta(**{_UNITS[span[2]]: int(span[1])})
-    if found is None or found > MOST_OVERLAP:
-        raise typer.BadParameter(
-            f"{text!r} is not like 24h, 30m, 7d or 0, at most {MOST_OVERLAP.days}d",
-            param_hint="--overlap",
-        )
-    return found
-
-
-def _moment(text: str) -> datetime:
-    """The time in UTC, to the second. Raises: typer.BadParameter."""
-    span = _SPAN.fullmatch(text)
-    try:
-        if span is not None:
-            moment = datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-        else:
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-        moment = moment.astimezone(UTC).replace(microsecond=0)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(
-            f"{text!r} is not like 30d, 12h, 90m, 2030-01-31 or 2030-01-31T12:00:00Z",
-            param_hint="--expires",
-        ) from None
-    if moment <= datetime.now(UTC):
-        raise typer.BadParameter(f"{text!r} is in the past", param_hint="--expires")
-    return moment
-
-
-def _known(scopes: list[str] | None) -> "Scopes":
-    """The scopes of the options. Raises: typer.BadParameter."""
-    try:
-        check_scopes(scopes or ())
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--scope") from None
-    return frozenset(scopes) if scopes else None
 
 
 def _expiry(key: "Principal") -> str | None:

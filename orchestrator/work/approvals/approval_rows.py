@@ -67,6 +67,13 @@ class Approval:
         """Whether enough people have approved."""
         return len(self.approved_by) >= self.approvers
 
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the record says of an approval that needs several people."""
+        if self.approvers == 1:
+            return {}
+        return {"approvers": self.approvers, "approved_by": list(self.approved_by)}
+
     def decided(self, status: str, by: str, reason: str | None) -> "Approval":
         """The approval with that decision, made now."""
         return replace(self, status=status, decided_by=by, decided_at=now(), reason=reason)

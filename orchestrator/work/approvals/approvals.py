@@ -11,18 +11,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from orchestrator.ground.errors import BusyError, ConflictError, NotFoundError, PaddockError
+from orchestrator.ground.errors import BusyError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.tools.gates import APPROVAL
 from orchestrator.state.session import Session
 from orchestrator.work.approvals import approval_rows, several_approvers
 from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.approvals.deciding import may_decide, over, used_up
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Approvals:
                 await found.decided.wait()
         approval = found.approval
         if approval.status == "denied" and self._open.pop(approval.id, None) is None:
-            raise _used_up(approval.id)
+            raise used_up(approval.id)
         return approval
 
     def use(self, approval_id: str) -> None:
@@ -109,7 +110,7 @@ class Approvals:
         """
         found = self._open.get(approval_id)
         if found is None or found.in_use:
-            raise _used_up(approval_id)
+            raise used_up(approval_id)
         found.in_use = True
 
     def settle(self, approval_id: str, written: bool) -> None:
@@ -167,7 +168,7 @@ class Approvals:
         found = self._open.get(approval_id)
         if found is None or found.decided.is_set():
             return False
-        return _may_decide(principal, found.approval)
+        return may_decide(principal, found.approval)
 
     async def list(
         self,
@@ -202,14 +203,14 @@ class Approvals:
         AuditUnavailableError.
         """
         stored = await self._database.read(lambda conn: approval_rows.find(conn, approval_id))
-        if stored is None or not _may_decide(principal, stored):
+        if stored is None or not may_decide(principal, stored):
             raise NotFoundError(f"no approval {approval_id[:128]}")
         found = self._open.get(approval_id)
         if found is None:
-            raise _over(stored)
+            raise over(stored)
         async with found.lock:
             if found.decided.is_set():
-                raise _over(found.approval)
+                raise over(found.approval)
             status, verdict = _DECISIONS[decision]
             if reason is not None:
                 found.session.secrets.check_known()
@@ -218,7 +219,7 @@ class Approvals:
             reason = None if reason is None else found.session.secrets.cut(reason)
             approval = found.approval
             if verdict != "deny":
-                changed_by = await self._changers(approval)
+                changed_by = await several_approvers.changers(self._database, approval)
                 approval = several_approvers.approved(approval, principal.name, changed_by)
             if verdict == "deny" or approval.is_complete:
                 approval = approval.decided(status, principal.name, reason)
@@ -230,12 +231,6 @@ class Approvals:
         return approval
 
     # Internal.
-
-    async def _changers(self, approval: Approval) -> frozenset[str]:
-        if approval.approvers == 1:
-            return frozenset()
-        changers = partial(several_approvers.changers, session_key=approval.session_key)
-        return await self._database.read(changers)
 
     def _of(self, session: Session) -> Iterator[_Open]:
         return (each for each in self._open.values() if each.session is session)
@@ -308,7 +303,7 @@ class Approvals:
                 result={
                     "status": approval.status,
                     "reason": approval.reason,
-                    **_several(approval),
+                    **approval.progress,
                 },
                 error=error,
                 stop=error is not None or decision == "deny",
@@ -319,25 +314,3 @@ class Approvals:
     def _settle(self, found: _Open, approval: Approval) -> None:
         found.approval = approval
         found.decided.set()
-
-
-def _several(approval: Approval) -> dict[str, Any]:
-    """What the record says of an approval that needs several people."""
-    if approval.approvers == 1:
-        return {}
-    return {"approvers": approval.approvers, "approved_by": list(approval.approved_by)}
-
-
-def _may_decide(principal: Principal, approval: Approval) -> bool:
-    if principal.role is Role.ADMIN:
-        return True
-    return principal.role is Role.OPERATOR and principal.name == approval.owner
-
-
-def _used_up(approval_id: str) -> ConflictError:
-    return ConflictError(f"approval {approval_id} is used up: another call had its answer")
-
-
-def _over(approval: Approval) -> ConflictError:
-    status = "used up" if approval.status == "pending" else approval.status
-    return ConflictError(f"approval {approval.id} is already {status}: it can be decided only once")

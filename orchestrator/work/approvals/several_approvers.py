@@ -4,11 +4,11 @@ Who asked is the owner of the session, whoever sent the line, and whoever change
 settings or its handle, because they may have given the handle to the program that asks.
 """
 
-import sqlite3
 from collections.abc import Collection
 from dataclasses import replace
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError
+from orchestrator.ground.store.database import Database
 from orchestrator.work.approvals.approval_rows import Approval
 
 RULE = "other-approver"
@@ -18,9 +18,16 @@ _CHANGERS = (
 )
 
 
-def changers(connection: sqlite3.Connection, session_key: str) -> frozenset[str]:
-    """Who changed the session's settings or its handle, as far as the record is here."""
-    return frozenset(row[0] for row in connection.execute(_CHANGERS, (session_key,)))
+async def changers(database: Database, approval: Approval) -> frozenset[str]:
+    """Who changed the session's settings or its handle, if several people must approve.
+
+    Raises: StoreError.
+    """
+    if approval.approvers == 1:
+        return frozenset()
+    key = approval.session_key
+    rows = await database.read(lambda db: db.execute(_CHANGERS, (key,)).fetchall())
+    return frozenset(name for (name,) in rows)
 
 
 def approved(approval: Approval, name: str, changed_by: Collection[str]) -> Approval:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from aiohttp import web
 
 from orchestrator.ground.errors import PermissionDeniedError, UnauthorizedError
+from orchestrator.rules.access.key_scopes import check_scope
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 
 READERS = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
@@ -13,8 +14,10 @@ E2B_PATH = "/compat/e2b/"
 MEASURERS = frozenset({Role.ADMIN, Role.METRICS})
 
 
-def authorize(keys: KeyRing, request: web.Request, roles: Collection[Role]) -> Principal:
-    """The caller, whose key has one of the roles; a handle has none of them.
+def authorize(
+    keys: KeyRing, request: web.Request, roles: Collection[Role], scope: str
+) -> Principal:
+    """The caller, whose key has one of the roles, and the scope; a handle has none of them.
 
     Raises: UnauthorizedError, PermissionDeniedError.
     """
@@ -27,6 +30,7 @@ def authorize(keys: KeyRing, request: web.Request, roles: Collection[Role]) -> P
     if principal.role not in roles:
         named = "|".join(sorted(roles))
         raise PermissionDeniedError(f"this needs a key with the role {named}")
+    check_scope(principal.scopes, scope)
     return principal
 
 

@@ -86,7 +86,7 @@ class _Own:
     async def metrics(self, request: web.Request) -> web.Response:
         """For a key that may read them."""
         request[KIND] = _OWN
-        authorize(self._gateway.keys, request, MEASURERS)
+        authorize(self._gateway.keys, request, MEASURERS, "metrics")
         return web.Response(
             body=self._gateway.metrics.text().encode(), headers={"Content-Type": CONTENT_TYPE}
         )

@@ -1,6 +1,7 @@
 """Where `paddock keys` finds the keys: the keys file, or the database of a node's cluster."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -21,6 +22,9 @@ class KeyPlace(Protocol):
 
     def add(self, key: "Principal") -> str:
         """Adds a key and returns its secret."""
+
+    def rotate(self, name: str, overlap: timedelta) -> str:
+        """Gives a key another secret and returns it; the old one is valid for the overlap."""
 
     def remove(self, name: str) -> None:
         """Removes a key."""
@@ -54,6 +58,12 @@ class FileKeys:
 
         return add_key(self._path, key)
 
+    def rotate(self, name: str, overlap: timedelta) -> str:
+        """As `KeyPlace.rotate`."""
+        from orchestrator.rules.access.keys_file import rotate_key
+
+        return rotate_key(self._path, name, overlap)
+
     def remove(self, name: str) -> None:
         """As `KeyPlace.remove`."""
         from orchestrator.rules.access.keys_file import remove_key
@@ -73,6 +83,10 @@ class ClusterKeys:
     def add(self, key: "Principal") -> str:
         """As `KeyPlace.add`."""
         return self._ask(lambda table: table.add(key))
+
+    def rotate(self, name: str, overlap: timedelta) -> str:
+        """As `KeyPlace.rotate`."""
+        return self._ask(lambda table: table.rotate(name, overlap))
 
     def remove(self, name: str) -> None:
         """As `KeyPlace.remove`."""

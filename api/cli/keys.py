@@ -1,12 +1,12 @@
 """Creates, lists and revokes API keys in this machine's files."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.key_places import key_place
+from api.cli.key_values import known_scopes, moment, scopes_of, span
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, finite, group
 from paddock.cli.output import Cell, note, print_fields, print_json, size
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 app = group("API keys of the control plane on this machine.")
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
-_SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _OF_CLUSTER = (
     "`paddock keys create NAME --role admin` makes an admin's key, and `paddock keys revoke NAME` "
     "ends one"
@@ -89,6 +87,14 @@ def create(
     tool: Annotated[
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that it may open; may be repeated."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCOPE",
+            help="A scope, such as exec; may be repeated. By default all that the role may do.",
+            autocompletion=known_scopes,
+        ),
     ] = None,
     max_idle_timeout: Annotated[
         int | None,
@@ -177,7 +183,8 @@ def create(
             max_idle_timeout,
             max_wall_timeout,
         ),
-        expires_at=None if expires is None else _moment(expires),
+        expires_at=None if expires is None else moment(expires),
+        scopes=scopes_of(scope),
     )
     secret = place.add(key)
     if as_json:
@@ -185,6 +192,28 @@ def create(
         return
     print_fields((("name", name), ("role", role), ("key", secret)))
     note(f"The key is not shown again; {place.name} has only its hash.")
+
+
+@app.command(epilog=example("paddock keys rotate ci --overlap 24h"))
+def rotate(
+    name: _Name,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN", help="How long the old secret stays valid: 24h, 30m, 7d, or 0."
+        ),
+    ] = "24h",
+) -> None:
+    """Give a key another secret and print it; the old one ends after the overlap.
+
+    Both are the same key, with the same quotas and sessions. There are never more than two: until
+    the old one has ended, a key is only rotated with --overlap 0, which ends all earlier secrets at
+    once, and their streams.
+    """
+    place = key_place()
+    secret = place.rotate(name, span(overlap))
+    print_fields((("name", name), ("key", secret)))
+    note(f"The key is not shown again; the old one is valid for another {overlap}.")
 
 
 @app.command(epilog=example("paddock keys revoke ci"))
@@ -225,26 +254,6 @@ def rotate_admin() -> None:
         note(f"No other node accepts it. For the whole cluster, {_OF_CLUSTER}")
 
 
-def _moment(text: str) -> datetime:
-    """The time in UTC, to the second. Raises: typer.BadParameter."""
-    span = _SPAN.fullmatch(text)
-    try:
-        if span is not None:
-            moment = datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-        else:
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-        moment = moment.astimezone(UTC).replace(microsecond=0)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(
-            f"{text!r} is not like 30d, 12h, 90m, 2030-01-31 or 2030-01-31T12:00:00Z",
-            param_hint="--expires",
-        ) from None
-    if moment <= datetime.now(UTC):
-        raise typer.BadParameter(f"{text!r} is in the past", param_hint="--expires")
-    return moment
-
-
 def _expiry(key: "Principal") -> str | None:
     if key.expires_at is None:
         return None
@@ -257,6 +266,7 @@ def _bounds(key: "Principal") -> str | None:
     bounds = key.bounds
     parts = [
         f"reads {key.owner or 'all'}" if key.role == "viewer" else "",
+        "" if key.scopes is None else f"only {' '.join(sorted(key.scopes))}",
         "" if bounds.max_level is None else f"up to {bounds.max_level}",
         "" if bounds.images is None else f"images {' '.join(bounds.images)}",
         "" if bounds.tools is None else f"tools {' '.join(bounds.tools)}",
@@ -278,6 +288,8 @@ def _object(key: "Principal") -> dict[str, Any]:
         "role": str(key.role),
         **asdict(key.limits),
         **asdict(key.bounds),
+        "scopes": None if key.scopes is None else sorted(key.scopes),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
+        "old_until": None if key.old is None else key.old.until.isoformat(),
         "owner": key.owner,
     }

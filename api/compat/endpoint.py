@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler
 
 from api.compat.call import Call
 from api.compat.protocol import Protocol, Route
-from api.http.auth import NOBODY, check_role, identify
+from api.http.auth import NOBODY, check_rights, identify
 from api.http.body import is_small
 from api.http.bounds import Bounds
 from api.http.middleware import PRINCIPAL, REQUEST_ID
@@ -98,7 +98,7 @@ def _admit(
     else:
         token = route.credential(request, plane, kept)
     principal = identify(plane, token)
-    check_role(principal, route.access)
+    check_rights(plane.keys, principal, route.access, route.scope)
     return principal
 
 

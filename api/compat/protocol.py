@@ -11,6 +11,13 @@ from api.shape.context import Kept
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 
+_SCOPES = {
+    Access.READ: "sessions:read",
+    Access.READ_ALL: "sessions:read",
+    Access.WORK: "exec",
+    Access.MANAGE: "sessions:create",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -28,6 +35,15 @@ class Route:
     stops: bool = False
     credential: Callable[[web.Request, ControlPlane, Kept], str] | None = None
     failure: Callable[[PaddockError, str], web.Response] | None = None
+
+    @property
+    def scope(self) -> str | None:
+        """The scope that a key with scopes needs, besides those of the performed operations.
+
+        What works inside a sandbox may run programs there without an operation of its own. What
+        stops something needs no more than its operations do.
+        """
+        return None if self.stops else _SCOPES.get(self.access)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from api.shape.access import ROLES, Access
 from api.shape.operation import Operation
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, UnauthorizedError
-from orchestrator.rules.access.keys import Principal, Role, digest, is_handle
+from orchestrator.rules.access.key_scopes import check_scope
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest, is_handle
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",
@@ -41,12 +42,12 @@ def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Ad
     """The caller of an operation. Raises: the errors of `authorize`, also for a ticket."""
     ticket = _ticket_of(request) if operation.socket else None
     if ticket is None:
-        principal = authorize(plane, request, operation.access)
-        return Admitted(principal, lambda: _is_allowed(plane, request, operation.access))
+        principal = authorize(plane, request, operation.access, operation.scope)
+        return Admitted(principal, lambda: _is_allowed(plane, request, operation))
     session = plane.sessions.registry.get(request.match_info["session_id"])
     holder = plane.tickets.redeem(ticket, session)
-    check_role(holder, operation.access)
-    return Admitted(holder, lambda: _may_still(plane, holder, operation.access))
+    check_rights(plane.keys, holder, operation.access, operation.scope)
+    return Admitted(holder, lambda: _may_still(plane, holder, operation))
 
 
 def _ticket_of(request: web.Request) -> str | None:
@@ -58,22 +59,30 @@ def _ticket_of(request: web.Request) -> str | None:
     return found[0].removeprefix(_TICKET) if len(found) == 1 else None
 
 
-def _is_allowed(plane: ControlPlane, request: web.Request, access: Access) -> bool:
+def _is_allowed(plane: ControlPlane, request: web.Request, operation: Operation) -> bool:
     try:
-        authorize(plane, request, access)
+        authorize(plane, request, operation.access, operation.scope)
     except PaddockError:
         return False
     return True
 
 
-def _may_still(plane: ControlPlane, holder: Principal, access: Access) -> bool:
-    """Whether the holder of a used ticket has a valid key, whose role is still sufficient."""
+def _may_still(plane: ControlPlane, holder: Principal, operation: Operation) -> bool:
+    """Whether the holder of a used ticket has a valid key, whose rights are still sufficient."""
     current = plane.keys.current(holder)
-    return current is not None and current.role in ROLES[access]
+    if current is None:
+        return False
+    try:
+        check_rights(plane.keys, current, operation.access, operation.scope)
+    except PermissionDeniedError:
+        return False
+    return True
 
 
-def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Principal:
-    """The caller, if their credential is sufficient.
+def authorize(
+    plane: ControlPlane, request: web.Request, access: Access, scope: str | None
+) -> Principal:
+    """The caller, if their credential is sufficient: its role, and its scopes if it has any.
 
     Operations check themselves who owns a session. Raises: UnauthorizedError,
     PermissionDeniedError.
@@ -81,8 +90,14 @@ def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Prin
     if access is Access.OPEN:
         return NOBODY
     principal = identify(plane, _token(request))
-    check_role(principal, access)
+    check_rights(plane.keys, principal, access, scope)
     return principal
+
+
+def check_rights(keys: KeyRing, principal: Principal, access: Access, scope: str | None) -> None:
+    """Raises: PermissionDeniedError if the caller's role or its scopes are not sufficient."""
+    check_role(principal, access)
+    check_scope(keys.scopes(principal), scope)
 
 
 def check_role(principal: Principal, access: Access) -> None:

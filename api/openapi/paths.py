@@ -44,6 +44,7 @@ def _operation(operation: Operation) -> Schema:
         "description": operation.description,
         "security": _security(operation.access),
         "x-roles": sorted(ROLES[operation.access]),
+        **({} if operation.scope is None else {"x-scope": operation.scope}),
     }
     parameters = [] if operation.query is None else query_parameters(operation.query)
     if operation.resumable:

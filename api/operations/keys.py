@@ -1,6 +1,8 @@
 """API keys: listed, created and revoked by admins."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
 
 from api.shape.access import Access
 from api.shape.answers import Made, Removed
@@ -8,13 +10,15 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import keys as views
 from orchestrator.cluster.base import ClusterUsage
-from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.errors import NotFoundError, ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.operate.operator.key_edits import KeyEdits
-from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.key_scopes import check_covers
+from orchestrator.rules.access.keys import KeyRing, Principal
+from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
-from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
+from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys, RotationBody
 
 _TAG = "Keys"
 _KEYS = "/api/keys"
@@ -35,14 +39,22 @@ async def list_keys(
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
+    last_uses: LastUses,
 ) -> Keys:
     """The keys in force with their limits and what they use, without themselves.
 
     In a cluster that is what they use on all nodes.
     """
-    used = _use_of(sessions, await cluster_usage.used())
+    used, caller = _use_of(sessions, await cluster_usage.used()), context.principal
+
+    def shown(key: Principal) -> dict[str, Any]:
+        return views.key(key, used(key.name), caller, last_uses.of(key.name))
+
     return Keys(
-        items=[Key(**views.key(each, used(each.name), context.principal)) for each in keys.all],
+        items=[
+            Key(**views.key(each, used(each.name), context.principal, last_uses.of(each.name)))
+            for each in keys.all
+        ],
         next=None,
         file=key_edits.file,
         obstacle=await key_edits.obstacle(),
@@ -65,18 +77,62 @@ async def list_keys(
 async def create_key(
     context: Context,
     levels: Levels,
+    keys: KeyRing,
     key_edits: KeyEdits,
     sessions: Sessions,
     cluster_usage: ClusterUsage,
+    last_uses: LastUses,
     body: KeyBody,
 ) -> Made[CreatedKey]:
     """Adds a key to the keys file; it is in force at once. Only this answer contains it."""
     if body.max_level is not None and body.max_level not in levels:
         raise ValidationError(f"max_level must be {'|'.join(levels)}", field="max_level")
     new = views.new_key(body)
+    check_covers(keys.scopes(context.principal), new.scopes)
     used = _use_of(sessions, await cluster_usage.used())
     key = await context.work.complete(key_edits.create(context.principal.name, new))
-    return Made(CreatedKey(**views.key(new, used(new.name), context.principal), key=key))
+    return Made(
+        CreatedKey(
+            **views.key(new, used(new.name), context.principal, last_uses.of(new.name)), key=key
+        )
+    )
+
+
+@operation(
+    "POST",
+    _KEYS + "/{name}/rotation",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Rotate an API key",
+    answers="The new secret, which is not shown again.",
+    errors=("not_found", "conflict", "cluster_unavailable"),
+    examples={"day": {"overlap_seconds": 86400}},
+)
+async def rotate_key(
+    context: Context,
+    keys: KeyRing,
+    key_edits: KeyEdits,
+    sessions: Sessions,
+    cluster_usage: ClusterUsage,
+    last_uses: LastUses,
+    name: str,
+    body: RotationBody,
+) -> CreatedKey:
+    """Gives a key another secret; both are valid until the overlap ends, and are the same key.
+
+    There are never more than two: while the old one is valid, a rotation needs an overlap of 0.
+    """
+    known = keys.named(name)
+    if known is not None:
+        check_covers(keys.scopes(context.principal), known.scopes)
+    overlap = timedelta(seconds=body.overlap_seconds)
+    rotation = key_edits.rotate(context.principal.name, name, overlap)
+    key = await context.work.complete(rotation)
+    new = keys.named(name)
+    if new is None:
+        raise NotFoundError("there is no key with this name")
+    used = _use_of(sessions, await cluster_usage.used())
+    return CreatedKey(**views.key(new, used(name), context.principal, last_uses.of(name)), key=key)
 
 
 @operation(

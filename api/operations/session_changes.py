@@ -6,6 +6,8 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import sessions as views
 from orchestrator.programs.turns.session_turns import SessionTurns
+from orchestrator.rules.access.key_scopes import check_covers
+from orchestrator.rules.access.keys import KeyRing
 from orchestrator.sessions.sessions import Sessions
 from paddock.contract.requests import NoBody
 from paddock.contract.runs import InterruptBody
@@ -120,9 +122,16 @@ async def interrupt_session(
     answers="The new handle.",
     errors=("session_terminated",),
 )
-async def rotate_handle(context: Context, sessions: Sessions, body: NoBody) -> Handle:
-    """Creates a new handle, which invalidates the old one."""
-    work = sessions.changes.rotate_handle(context.principal, context.session())
+async def rotate_handle(
+    context: Context, sessions: Sessions, keys: KeyRing, body: NoBody
+) -> Handle:
+    """Creates a new handle, which invalidates the old one.
+
+    It may do what the scopes of the owner's key permit, so a key with fewer scopes is refused.
+    """
+    session = context.session()
+    check_covers(keys.scopes(context.principal), keys.scopes_of(session.owner))
+    work = sessions.changes.rotate_handle(context.principal, session)
     handle = await context.work.complete(work)
     context.work.recheck()
     return Handle(handle=handle)

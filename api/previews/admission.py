@@ -15,6 +15,8 @@ from orchestrator.sandbox.ports.host_names import NamedPort
 from orchestrator.state.open_port import OpenPort
 from orchestrator.state.session import Session
 
+# The scope of keys that reach ports.
+PORTS = "ports"
 NO_LINK = (
     "this address needs a link that holds: this one has expired, or its port is closed. "
     "`paddock port SESSION PORT` opens the port and prints its links. A program can send a key or "
@@ -55,7 +57,7 @@ class Admission:
             return session.id
         if "Authorization" not in request.headers:
             raise UnauthorizedError(_NO_COOKIE)
-        authorize(self._plane, request, Access.WORK)
+        authorize(self._plane, request, Access.WORK, PORTS)
         raise NotFoundError("no session has this host name: `paddock ports SESSION` lists them")
 
     def admit(self, request: web.Request, path: PreviewPath) -> Admitted:
@@ -95,7 +97,7 @@ class Admission:
     def _by_key(self, request: web.Request, path: PreviewPath) -> Admitted:
         if "Authorization" not in request.headers:
             raise UnauthorizedError(_NO_COOKIE if path.own_host else NO_LINK)
-        principal = authorize(self._plane, request, Access.WORK)
+        principal = authorize(self._plane, request, Access.WORK, PORTS)
         request[PRINCIPAL] = principal
         session = self._plane.sessions.finder.find(principal, path.session_id)
         port = session.ports.open.get(path.port)

@@ -15,7 +15,8 @@ from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.serving.problems import document
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
-from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.access.key_scopes import check_scope
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.shares import Streams
 from orchestrator.state.session import Session
@@ -132,6 +133,7 @@ class Shared:
     streams: Streams
     archiving: Archiving
     services: Services
+    keys: KeyRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,11 @@ class Context:
         """The operation's answer; its function gets the services that it names.
 
         If the operation needs the sandbox of the path's session, the session keeps it meanwhile.
+        All ways to an operation lead here: HTTP, MCP and other protocols.
+
+        Raises: PermissionDeniedError if the caller lacks the operation's scope; its errors.
         """
+        check_scope(self.shared.keys.scopes(self.principal), operation.scope)
         services = self.shared.services.of_operation[operation.id]
         if not operation.restores:
             yield await operation.handler(self, **services, **inputs)

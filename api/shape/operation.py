@@ -11,7 +11,7 @@ from http import HTTPStatus
 from types import ModuleType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from api.shape.access import ROLES, Access
+from api.shape.access import Access
 from api.shape.answers import (
     JSON,
     NOTHING,
@@ -25,9 +25,9 @@ from api.shape.answers import (
     Upload,
 )
 from api.shape.byte_answers import Download, Packed, Printed, Recording
-from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
+from paddock.contract.scopes import SCOPE_OF
 
 SESSIONS = "/api/sessions"
 SESSION = "/api/sessions/{session_id}"
@@ -125,6 +125,11 @@ class Operation:
     headers: tuple[str, ...]
 
     @property
+    def scope(self) -> str | None:
+        """The scope that a key with scopes needs; None for what asks for no credential."""
+        return None if self.access is Access.OPEN else SCOPE_OF[self.id]
+
+    @property
     def socket(self) -> bool:
         """Whether it is a WebSocket, which pages open with a ticket."""
         return self.frames is not None
@@ -135,7 +140,7 @@ class Operation:
         codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
         if self.access is not Access.OPEN:
             codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
-        if self.own_origin or ROLES[self.access] != frozenset(Role):
+        if self.own_origin or self.access is not Access.OPEN:
             codes.add("permission_denied")
         if self.body is not None:
             codes |= {"too_large", "capacity_exhausted"}

@@ -7,4 +7,5 @@ from paddock.contract.approvals import Approval
 
 def approval(stored: approval_rows.Approval) -> Approval:
     """The approval; its text is the `command` that was sent."""
-    return Approval.model_validate(members(Approval, stored, command=stored.text))
+    shown = {"command": stored.text, "approved_by": list(stored.approved_by)}
+    return Approval.model_validate(members(Approval, stored, **shown))

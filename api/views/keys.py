@@ -7,12 +7,14 @@ from typing import Any
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.access.key_entries import parse_key
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import OldSecret, Principal
 from paddock.contract.keys import KeyBody, KeyUse
 
 
-def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
-    """The members of a `Key`."""
+def key(
+    known: Principal, used: KeyUsage, caller: Principal, last: datetime | None
+) -> dict[str, Any]:
+    """The members of a `Key`; `last` is when it was used."""
     bounds = {name: _listed(value) for name, value in asdict(known.bounds).items()}
     return {
         "name": known.name,
@@ -20,11 +22,19 @@ def key(known: Principal, used: KeyUsage, caller: Principal) -> dict[str, Any]:
         "owner": known.owner,
         **asdict(known.limits),
         **bounds,
+        "scopes": None if known.scopes is None else sorted(known.scopes),
+        "last_used_at": last,
+        "old_until": _still(known.old),
         "expires_at": known.expires_at,
         "expired": known.expires_at is not None and known.expires_at <= datetime.now(UTC),
         "current": known.name == caller.name,
         "used": KeyUse(sessions=used.sessions, cpus=used.cpus, memory_bytes=used.memory_bytes),
     }
+
+
+def _still(old: OldSecret | None) -> datetime | None:
+    """Until when the old secret is valid, if it is."""
+    return old.until if old is not None and old.until > datetime.now(UTC) else None
 
 
 def new_key(body: KeyBody) -> Principal:

@@ -44,13 +44,13 @@ class Asked(NamedTuple):
 
 
 def answering(
-    gateway: Gateway, handler: Handler, roles: Collection[Role]
+    gateway: Gateway, handler: Handler, roles: Collection[Role], scope: str
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler behind the checks that all of them have."""
+    """The handler behind the checks that all of them have; `scope` is the operation's."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         request[KIND] = _KIND
-        caller = authorize(gateway.keys, request, roles)
+        caller = authorize(gateway.keys, request, roles, scope)
         sent = [*request.headers.items()]
         headers = for_asking(sent, request.remote or "", request.scheme)
         with gateway.open_requests.counted(request):

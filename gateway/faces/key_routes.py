@@ -14,6 +14,7 @@ from gateway.faces.queries import E2bSandboxesQuery, E2bSnapshotsQuery
 from gateway.open import Gateway
 from paddock.contract.archives import ArchivesQuery
 from paddock.contract.requests import NoQuery
+from paddock.contract.scopes import SCOPE_OF
 from paddock.contract.snapshots import SnapshotListQuery
 from paddock.contract.volumes import VolumeListQuery
 
@@ -30,21 +31,21 @@ class KeyFaces:
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes."""
-        for path, handler in (
-            ("/api/volumes", self._list_volumes),
-            ("/api/snapshots", self._list_snapshots),
-            (E2B_PATH + "sandboxes", self._list_sandboxes),
-            (E2B_PATH + "v2/sandboxes", self._list_sandboxes),
-            (E2B_PATH + "snapshots", self._list_e2b_snapshots),
-            (E2B_PATH + "volumes", partial(self._list_e2b, "volumeID")),
-            (E2B_PATH + "templates", partial(self._list_e2b, "templateID")),
-            (E2B_PATH + "v2/templates", partial(self._list_e2b, "templateID")),
+        for path, handler, operation in (
+            ("/api/volumes", self._list_volumes, "list_volumes"),
+            ("/api/snapshots", self._list_snapshots, "list_snapshots"),
+            (E2B_PATH + "sandboxes", self._list_sandboxes, "list_sessions"),
+            (E2B_PATH + "v2/sandboxes", self._list_sandboxes, "list_sessions"),
+            (E2B_PATH + "snapshots", self._list_e2b_snapshots, "list_snapshots"),
+            (E2B_PATH + "volumes", partial(self._list_e2b, "volumeID"), "list_volumes"),
+            (E2B_PATH + "templates", partial(self._list_e2b, "templateID"), "list_templates"),
+            (E2B_PATH + "v2/templates", partial(self._list_e2b, "templateID"), "list_templates"),
         ):
-            readers = answering(self._gateway, handler, READERS)
+            readers = answering(self._gateway, handler, READERS, SCOPE_OF[operation])
             app.router.add_get(path, readers, allow_head=False)
-        archives = answering(self._gateway, self._list_archives, ADMINS)
+        archives = answering(self._gateway, self._list_archives, ADMINS, SCOPE_OF["list_archives"])
         app.router.add_get("/api/audit/archives", archives, allow_head=False)
-        archive = answering(self._gateway, self._archive, ADMINS)
+        archive = answering(self._gateway, self._archive, ADMINS, SCOPE_OF["archive_audit"])
         app.router.add_post("/api/audit/archives", archive)
 
     async def _list_volumes(self, asked: Asked) -> web.StreamResponse:

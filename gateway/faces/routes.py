@@ -34,6 +34,7 @@ from orchestrator.ground.serving import stream
 from paddock.contract.audit import DenialsQuery
 from paddock.contract.cluster import Nodes
 from paddock.contract.requests import NoQuery
+from paddock.contract.scopes import SCOPE_OF
 from paddock.contract.session_requests import SessionsQuery
 from paddock.contract.usage import UsageQuery
 
@@ -72,21 +73,22 @@ class Faces:
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes."""
-        for path, handler in (
-            ("/api/sessions", self._list_sessions),
-            ("/api/approvals", self._list_approvals),
-            ("/api/audit", self._search_audit),
-            ("/api/audit/denials", self._count_denials),
-            ("/api/usage", self._show_usage),
-            ("/api/events", self._follow_all),
+        for path, handler, operation in (
+            ("/api/sessions", self._list_sessions, "list_sessions"),
+            ("/api/approvals", self._list_approvals, "list_approvals"),
+            ("/api/audit", self._search_audit, "search_all_audit"),
+            ("/api/audit/denials", self._count_denials, "count_denials"),
+            ("/api/usage", self._show_usage, "show_usage"),
+            ("/api/events", self._follow_all, "follow_all"),
         ):
-            app.router.add_get(path, answering(self._gateway, handler, READERS), allow_head=False)
+            answer = answering(self._gateway, handler, READERS, SCOPE_OF[operation])
+            app.router.add_get(path, answer, allow_head=False)
         self._of_keys.add_to(app)
-        decide = answering(self._gateway, self._decide, READERS)
+        decide = answering(self._gateway, self._decide, READERS, SCOPE_OF["decide_approval"])
         app.router.add_post("/api/approvals/{approval_id}", decide)
-        nodes = answering(self._gateway, self._list_nodes, READERS)
+        nodes = answering(self._gateway, self._list_nodes, READERS, SCOPE_OF["list_nodes"])
         app.router.add_get("/api/nodes", nodes, allow_head=False)
-        change = answering(self._gateway, self._change_node, ADMINS)
+        change = answering(self._gateway, self._change_node, ADMINS, SCOPE_OF["drain_node"])
         app.router.add_post("/api/nodes/{name}/{change:drain|undrain|forget}", change)
 
     async def _list_sessions(self, asked: Asked) -> web.StreamResponse:

@@ -8,6 +8,7 @@ it counts as alive. Its *epoch* is its number: a node that was given up gets a n
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 from orchestrator.ground.limits import KeyLimits, KeyUsage
@@ -149,6 +150,12 @@ class KeyStore(Protocol):
 
     async def add(self, key: Principal) -> str:
         """Adds a key and returns its secret, which is stored nowhere. Raises: ConflictError."""
+
+    async def rotate(self, name: str, overlap: timedelta) -> str:
+        """Gives a key another secret; the old one is valid for the overlap.
+
+        Raises: NotFoundError, ConflictError.
+        """
 
     async def remove(self, name: str) -> None:
         """Removes a key, which is refused from then on. Raises: NotFoundError."""

@@ -45,6 +45,7 @@ from orchestrator.record.open import RecordFloor
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
@@ -115,6 +116,7 @@ class Instance:
 
     levels: Levels
     keys: KeyRing
+    last_uses: LastUses
     session_policies: SessionPolicies
 
     ledger: Ledger

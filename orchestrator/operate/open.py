@@ -36,6 +36,7 @@ from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
+from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -63,6 +64,7 @@ class OperateFloor:
     owner_exports: OwnerExports
     usage: UsageHistory
     key_edits: KeyEdits
+    last_uses: LastUses
     hooks: Hooks
     begin_span: BeginSpan | None
 
@@ -112,6 +114,9 @@ async def open_operate(
     erasing, exports = _privacy(settings, ground, host, record, sandbox, work, sessions, closers)
     _anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
+    last_uses = LastUses(ground.database, rules.keys)
+    closers.push_async_callback(last_uses.close)
+    await last_uses.load()
     usage = UsageHistory(host.node, sandbox.workspaces, lambda: sessions.registry.live)
     usage.start(tasks)
     closers.push_async_callback(usage.close)
@@ -177,6 +182,7 @@ async def open_operate(
         exports,
         usage,
         KeyEdits(settings, reload, record.recorder),
+        last_uses,
         hooks,
         _telemetry(settings, ground, host, closers) if settings.otel else None,
     )

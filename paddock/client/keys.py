@@ -25,6 +25,7 @@ class KeyTerms(TypedDict, total=False):
     max_egress_bytes_per_day: to and from the outside on one day, in UTC.
     max_level: the highest level of its sessions.
     images, tools: the only ones that it may use.
+    scopes: what it may do of what its role may.
     max_idle_timeout, max_wall_timeout: the longest time-outs of its sessions, in seconds.
     expires_at: with a time zone; None: never.
     """
@@ -43,6 +44,7 @@ class KeyTerms(TypedDict, total=False):
     max_level: str | None
     images: Sequence[str] | None
     tools: Sequence[str] | None
+    scopes: Sequence[str] | None
     max_idle_timeout: int | None
     max_wall_timeout: int | None
     expires_at: datetime | None
@@ -75,6 +77,18 @@ class Keys(Face[F]):
         if (expiry := terms.get("expires_at")) is not None:
             body["expires_at"] = expiry.isoformat()
         return read(CreatedKey, await self._api.json("POST", _KEYS, body=body))
+
+    @method
+    async def rotate(self, name: str, *, overlap: float = 86_400) -> CreatedKey:
+        """Gives a key another secret; the old one is valid for another `overlap` seconds.
+
+        Only this answer has the new secret. 0 ends all earlier secrets at once.
+
+        Raises: NotFoundError; ConflictError while an earlier rotation's old secret is valid.
+        """
+        where = f"{_KEYS}/{segment(name)}/rotation"
+        body = {"overlap_seconds": round(overlap)}
+        return read(CreatedKey, await self._api.json("POST", where, body=body))
 
     @method
     async def revoke(self, name: str) -> None:

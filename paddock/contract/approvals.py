@@ -25,6 +25,8 @@ APPROVAL: dict[str, Any] = {
     "decided_at": None,
     "reason": None,
     "files": {},
+    "approvers": 1,
+    "approved_by": [],
 }
 
 
@@ -51,6 +53,11 @@ class Approval(Model):
         description="Files that the line names, and the `sha256:…` of what is in them: if one "
         "changes, the approval no longer holds."
     )
+
+    approvers: Count = Field(
+        default=1, description="How many people must approve; with several, nobody who asked."
+    )
+    approved_by: list[str] = Field(default=[], description="The keys that have approved so far.")
 
 
 class Approvals(Model):

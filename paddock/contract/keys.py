@@ -27,6 +27,9 @@ _KEY: dict[str, Any] = {
     "tools": None,
     "max_idle_timeout": 3600,
     "max_wall_timeout": None,
+    "scopes": ["exec", "sessions:create"],
+    "last_used_at": "2029-12-24T08:15:00.000000Z",
+    "old_until": None,
     "expires_at": "2030-01-31T00:00:00.000000Z",
     "expired": False,
     "current": False,
@@ -76,6 +79,15 @@ class Key(Model):
     max_wall_timeout: int | None = Field(
         description="The longest wall time-out of its sessions, in seconds."
     )
+    scopes: list[str] | None = Field(
+        description="What it may do of what its role may; null: all of it."
+    )
+    last_used_at: Time | None = Field(
+        description="Its last use on this node, to the minute after a restart; null: never."
+    )
+    old_until: Time | None = Field(
+        description="Until when the secret before the last rotation is valid, if it is."
+    )
     expires_at: Time | None
     expired: bool
     current: bool = Field(description="It is the key of this request.")
@@ -114,6 +126,14 @@ _Names = Annotated[
 ]
 
 
+class RotationBody(Body):
+    """A rotation. During the overlap, the old secret is valid beside the new one."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=90 * 86_400)] = Field(
+        default=86_400, description="0 ends all earlier secrets at once."
+    )
+
+
 class KeyBody(Body):
     """A new key. Quotas, level, images, tools and time-outs are for operators only."""
 
@@ -141,4 +161,7 @@ class KeyBody(Body):
     tools: _Names | None = None
     max_idle_timeout: _Seconds | None = None
     max_wall_timeout: Annotated[_Seconds, Field(le=MAX_WALL_SECONDS)] | None = None
+    scopes: _Names | None = Field(
+        default=None, description="What it may do of what its role may; by default all of it."
+    )
     expires_at: Moment | None = Field(default=None, description="By default never.")

@@ -46,6 +46,7 @@ class Problem(Model):
         default=None, description="The first files that differ from the context pack."
     )
     field: str | None = Field(default=None, description="The invalid part of the request.")
+    scope: str | None = Field(default=None, description="The scope that the key lacks.")
     retry_after: float | None = Field(default=None, description="Seconds; also `Retry-After`.")
     limit: str | int | float | None = Field(
         default=None,

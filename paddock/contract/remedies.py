@@ -39,6 +39,7 @@ TOOLS = {
     "risk-tier": "Use a session at a level that allows the command's risk tier.",
     "cedar": "Ask the operator for a policy that permits it.",
     "human-approval": "Send exactly the same line again after approval, or wait for the approval.",
+    "other-approver": "Let people approve who neither own, changed nor used the session.",
     "session-tools": "Create the session with the tool among its `tools`, or without them.",
     "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
     "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
@@ -49,6 +50,7 @@ TOOLS = {
 KEYS = {
     "key-max-level": f"Use a level that is not higher than the key's `max_level`, {_OTHER_KEY}",
     "key-images": f"Use one of the key's `images`, which the message lists, {_OTHER_KEY}",
+    "key-scope": f"Use a key with the scope that the message names, {_OTHER_KEY}",
     "key-tools": f"Use one of the key's `tools`, {_OTHER_KEY}",
     "admin-widens": "Have an admin allow it: `paddock egress allow`, or `also` in `PUT …/egress`.",
 }

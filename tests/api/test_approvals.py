@@ -67,6 +67,8 @@ async def test_list_and_decide(api: Api, session: dict[str, Any]) -> None:
         "decided_at": None,
         "reason": None,
         "files": {},
+        "approvers": 1,
+        "approved_by": [],
         "incarnation": 1,
     }
     body = {"decision": "deny", "reason": "still in use"}

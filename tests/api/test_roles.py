@@ -56,7 +56,7 @@ DECLARED = {
     "create_ticket open_live_terminal report_usage",
     Access.ADMIN: "archive_audit reindex_audit list_archives "
     "show_retention export_owner erase_owner "
-    "list_keys create_key revoke_key "
+    "list_keys create_key revoke_key rotate_key "
     "show_node drain_node undrain_node forget_node move_session",
     Access.METRICS: "metrics",
 }

@@ -100,6 +100,30 @@ async def test_a_key_has_all_that_its_entry_says(database: ClusterDatabase, tmp_
     assert [key.name for key in await table.list()] == ["eve"]
 
 
+async def test_a_rotated_key_has_two_secrets_for_the_overlap(
+    database: ClusterDatabase, tmp_path: Path
+) -> None:
+    table = KeyTable(database)
+    first = await table.add(Principal("ci", Role.OPERATOR, scopes=frozenset({"exec"})))
+    second = await table.rotate("ci", timedelta(hours=1))
+    ring = await source(database, tmp_path / "copy").load()
+    for secret in (first, second):
+        known = ring.authenticate(secret)
+        assert known is not None
+        assert (known.name, known.scopes) == ("ci", frozenset({"exec"}))
+    with pytest.raises(ConflictError, match="without an overlap"):
+        await table.rotate("ci", timedelta(hours=1))
+    third = await table.rotate("ci", timedelta())
+    ring = await source(database, tmp_path / "copy").load()
+    assert [ring.authenticate(each) is None for each in (first, second, third)] == [
+        True,
+        True,
+        False,
+    ]
+    with pytest.raises(NotFoundError, match="no key 'cd'"):
+        await table.rotate("cd", timedelta())
+
+
 async def test_an_entry_of_a_later_version_is_refused_and_others_work(
     database: ClusterDatabase, tmp_path: Path
 ) -> None:

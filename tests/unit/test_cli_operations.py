@@ -127,6 +127,7 @@ COMMANDS = {
     "list_keys": "api-keys list",
     "create_key": "api-keys create",
     "revoke_key": "api-keys revoke",
+    "rotate_key": "api-keys rotate",
     "list_session_secrets": "secrets list",
     "set_session_secret": "secrets set",
     "remove_session_secret": "secrets remove",

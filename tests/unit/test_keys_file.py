@@ -3,7 +3,7 @@
 import contextlib
 import os
 import tomllib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,20 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import UnauthorizedError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.key_entries import add_entries, load_keys, table
 from orchestrator.rules.access.keys import Principal, Role, digest
-from orchestrator.rules.access.keys_file import add_key, list_keys, remove_key, without_entry
+from orchestrator.rules.access.keys_file import (
+    add_key,
+    list_keys,
+    remove_key,
+    rotate_key,
+    without_entry,
+)
 from orchestrator.settings.settings import Settings
+from tests.support.keys import entry
 
 
 @pytest.fixture
@@ -190,3 +198,47 @@ def test_one_entry_goes_and_the_others_stay(gaps: list[list[str]], data: st.Data
     left: dict[str, Any] = tomllib.loads(text)
     kept = [entry["n"] for entry in left.get("keys", [])]
     assert kept == [n for n in range(len(gaps)) if n != number]
+
+
+def test_a_rotated_key_has_two_secrets_for_the_overlap(path: Path) -> None:
+    first = add_key(path, Principal("ci", Role.OPERATOR))
+    path.write_text(path.read_text() + "# the end\n")
+    second = rotate_key(path, "ci", timedelta(hours=1))
+    settings = Settings(state_dir=path.parent, admin_key=SecretStr("x" * 20))
+    ring = load_keys(settings)
+    known = [ring.authenticate(secret) for secret in (first, second)]
+    assert [each.name for each in known if each is not None] == ["ci", "ci"]
+    assert [each.name for each in list_keys(path)] == ["ci"]
+    old, new = known
+    assert old is not None
+    assert new is not None
+    assert (old.expires_at, new.expires_at) == (ring.next_expiry, None)
+    with pytest.raises(ConfigError, match="without an overlap"):
+        rotate_key(path, "ci", timedelta(hours=1))
+    third = rotate_key(path, "ci", timedelta())
+    ring = load_keys(settings)
+    assert [ring.authenticate(secret) for secret in (first, second)] == [None, None]
+    assert ring.authenticate(third) == Principal("ci", Role.OPERATOR)
+    assert path.read_text().endswith("# the end\n")
+
+
+def test_an_old_secret_ends(path: Path) -> None:
+    path.parent.mkdir()
+    more = f'old_sha256 = "{digest("old")}"\nold_until = 2020-01-01T00:00:00Z\n'
+    path.write_text(entry("ci", "new", more=more))
+    ring = load_keys(Settings(state_dir=path.parent, admin_key=SecretStr("x" * 20)))
+    with pytest.raises(UnauthorizedError):
+        ring.authenticate("old")
+    assert ring.authenticate("new") is not None
+    rotate_key(path, "ci", timedelta(hours=1))
+
+
+def test_an_unknown_scope_names_the_file_the_line_and_the_nearest(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(entry("ci", "a") + entry("cd", "b", more='scopes = ["sesions:create"]'))
+    with pytest.raises(ConfigError) as refused:
+        list_keys(path)
+    assert str(refused.value) == (
+        f"{path}: keys entry 2: scopes 'sesions:create' is not a scope: did you mean "
+        "sessions:create? (line 10)"
+    )

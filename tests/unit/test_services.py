@@ -5,11 +5,13 @@ from typing import Any, get_type_hints
 import pytest
 
 from api.catalog import OPERATIONS
+from api.http.auth import NOBODY
 from api.shape.access import Access
 from api.shape.context import Context, Shared
 from api.shape.operation import Operation, operation
 from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
+from orchestrator.rules.access.keys import KeyRing
 from paddock.contract.requests import NoBody
 from paddock.contract.system import Health
 
@@ -30,7 +32,7 @@ def stops_clock(context: Context, body: NoBody, clock: Clock) -> bool:
 @operation(
     "POST",
     "/api/clocks/{name}",
-    Access.MANAGE,
+    Access.OPEN,
     tag="Tools",
     summary="Wind a clock",
     answers="It is wound.",
@@ -59,8 +61,8 @@ async def test_an_operation_gets_its_services() -> None:
     services = Services([(Store, store), (Clock, clock)], [WIND])
     assert services.of_operation[WIND.id] == {"clock": clock, "store": store}
     assert services.of_stop[WIND.id] == {"clock": clock}
-    shared = Shared(nothing, nothing, nothing, services)
-    context = Context(shared, nothing, nothing, "id", {}, lambda: True)
+    shared = Shared(nothing, nothing, nothing, services, KeyRing({}))
+    context = Context(shared, NOBODY, nothing, "id", {}, lambda: True)
     async with context.performing(WIND, {"name": "tower", "body": NoBody()}) as answer:
         assert answer == Health(status="ok")
 

@@ -32,6 +32,7 @@ from orchestrator.cluster.session_ids import (
     repeated_session_id,
 )
 from orchestrator.ground.errors import NotFoundError, PaddockError, ValidationError
+from orchestrator.rules.access.key_scopes import covers
 from orchestrator.rules.access.keys import digest
 from orchestrator.settings.e2b_names import TEMPLATE_LABEL
 from paddock.contract.session_requests import (
@@ -94,7 +95,10 @@ def found(call: Call, shown: Session) -> dict[str, Any]:
     by_handle = call.plane.sessions.finder.by_handle
     known = call.context.kept.of(Tokens).live(shown.id)
     holding = (each for each in known if by_handle(digest(each)) is not None)
-    token = next(holding, None) or credential(call.request)
+    keys = call.plane.keys
+    # A handle may do what the owner's key may, which may be more than the caller's scopes.
+    handed_out = covers(keys.scopes(call.context.principal), keys.scopes_of(shown.owner))
+    token = (next(holding, None) if handed_out else None) or credential(call.request)
     return views.created(shown, token, call.plane.previews)
 
 

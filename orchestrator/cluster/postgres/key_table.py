@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.rules.access.admin_key import new_key
 from orchestrator.rules.access.key_entries import KeyEntry, table
+from orchestrator.rules.access.key_rotation import rotated
 from orchestrator.rules.access.keys import Principal, digest
 
 log = logging.getLogger(__name__)
@@ -27,9 +29,8 @@ _TAKE = (
 def entry_of(key: Principal, sha256: str) -> str:
     """The key's entry as JSON."""
     members = table(key, sha256)
-    if key.expires_at is not None:
-        members["expires_at"] = key.expires_at.isoformat()
-    return json.dumps(members)
+    moments = {n: at.isoformat() for n, at in members.items() if isinstance(at, datetime)}
+    return json.dumps(members | moments)
 
 
 def principals(entries: Mapping[str, str]) -> dict[str, Principal]:
@@ -114,6 +115,33 @@ class KeyTable:
             return new, {row["name"]: row["sha256"] for row in rows}
 
         return await self._database.transaction(work)
+
+    async def rotate(self, name: str, overlap: timedelta) -> str:
+        """Gives a key another secret and returns it; the one so far is valid for the overlap.
+
+        Raises: NotFoundError; ConflictError if an earlier rotation has not ended, or this version
+        can't read the key; ClusterUnavailableError.
+        """
+        secret = new_key()
+        sha256 = digest(secret)
+
+        async def work(connection: DatabaseConnection) -> None:
+            row = await connection.fetchrow(
+                "SELECT sha256, entry FROM keys WHERE name = $1 FOR UPDATE", name
+            )
+            if row is None:
+                raise NotFoundError(f"the cluster has no key {name!r}")
+            known = principals({row["sha256"]: row["entry"]}).get(row["sha256"])
+            if known is None:
+                raise ConflictError(f"the entry of {name} can't be read by this version")
+            new = rotated(known, row["sha256"], overlap)
+            await connection.fetchval(
+                "UPDATE keys SET sha256 = $2, entry = $3 WHERE name = $1 RETURNING true",
+                *(name, sha256, entry_of(new, sha256)),
+            )
+
+        await self._database.transaction(work)
+        return secret
 
     async def remove(self, name: str) -> None:
         """Removes a key, which is refused from then on.

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,8 +16,9 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.threads import Threads
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.key_rotation import rotated
 from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal
-from orchestrator.rules.access.keys_file import add_key, check_key, remove_key
+from orchestrator.rules.access.keys_file import add_key, check_key, remove_key, rotate_key
 from orchestrator.settings.settings import Settings
 
 T = TypeVar("T")
@@ -82,6 +84,30 @@ class KeyEdits:
                 raise
             return secret
 
+    async def rotate(self, actor: str, name: str, overlap: timedelta) -> str:
+        """Gives a key another secret and returns it; the one so far is valid for the overlap.
+
+        Raises: NotFoundError; ConflictError for the admin key, while an earlier rotation's old
+        secret is valid, or if the file can't be changed; ClusterUnavailableError;
+        AuditUnavailableError, and then nothing is changed.
+        """
+        async with self._lock:
+            known = self._editable(name)
+            rotated(known, known.sha256, overlap)  # refused before it is on record
+            args = {"name": name, "overlap_seconds": round(overlap.total_seconds())}
+            await self._record("key.rotate", actor, args)
+            try:
+                store = self._store
+                if store is None:
+                    secret = await self._edit(partial(rotate_key, self._path, name, overlap))
+                else:
+                    secret = await store.rotate(name, overlap)
+                await self._apply(name, exists=True)
+            except (ConflictError, NotFoundError, ClusterUnavailableError) as error:
+                await self._record("key.rotate", actor, {"name": name}, error.detail)
+                raise
+            return secret
+
     async def revoke(self, actor: str, name: str) -> None:
         """Removes a key, which is refused, and whose streams end, before that is recorded.
 
@@ -89,13 +115,7 @@ class KeyEdits:
         AuditUnavailableError if the removal is not on record.
         """
         async with self._lock:
-            if name == ADMIN_NAME:
-                raise ConflictError(
-                    "the admin key is not in the keys file: replace it on the host with "
-                    "`paddock keys rotate-admin`, or change PADDOCK_ADMIN_KEY and restart"
-                )
-            if self._keys.named(name) is None:
-                raise NotFoundError("there is no key with this name")
+            self._editable(name)
             store = self._store
             if store is None:
                 await self._edit(partial(remove_key, self._path, name))
@@ -103,6 +123,18 @@ class KeyEdits:
                 await store.remove(name)
             await self._apply(name, exists=False)
             await self._record("key.revoke", actor, {"name": name}, stop=True)
+
+    def _editable(self, name: str) -> Principal:
+        """The key that can be changed here. Raises: NotFoundError, ConflictError."""
+        if name == ADMIN_NAME:
+            raise ConflictError(
+                "the admin key is not in the keys file: replace it on the host with "
+                "`paddock keys rotate-admin`, or change PADDOCK_ADMIN_KEY and restart"
+            )
+        known = self._keys.named(name)
+        if known is None:
+            raise NotFoundError("there is no key with this name")
+        return known
 
     async def _apply(self, name: str, *, exists: bool) -> None:
         """Puts the file into force. Raises: ConflictError if the key is not as it should be then.
@@ -170,6 +202,7 @@ def _recorded(key: Principal) -> dict[str, Any]:
         "owner": key.owner,
         **asdict(key.limits),
         **asdict(key.bounds),
+        "scopes": None if key.scopes is None else sorted(key.scopes),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
     }
     return {name: _plain(value) for name, value in members.items() if value is not None}

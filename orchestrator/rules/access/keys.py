@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from orchestrator.ground.errors import UnauthorizedError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.key_scopes import Scopes
 
 ADMIN_NAME = "admin"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
@@ -35,13 +37,21 @@ class Role(StrEnum):
     HANDLE = "handle"  # one session's work
 
 
+class OldSecret(NamedTuple):
+    """The digest of a secret that was rotated, and until when (UTC) it is still valid."""
+
+    sha256: str
+    until: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The authenticated caller.
 
     `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
     session, or whose sessions a viewer sees (None: all sessions). The other fields come from the
-    key's entry in the keys file; `expires_at` is in UTC.
+    key's entry in the keys file; `expires_at` is in UTC. `scopes` None: all that the role may do.
+    A handle has the scopes of its session's owner: see `KeyRing.scopes`.
     """
 
     name: str
@@ -51,6 +61,8 @@ class Principal:
     limits: KeyLimits = field(default_factory=KeyLimits)
     bounds: KeyBounds = field(default_factory=KeyBounds)
     expires_at: datetime | None = None
+    scopes: Scopes = None
+    old: OldSecret | None = None
     # The digest of the key; none for a handle.
     sha256: str = field(default="", compare=False, repr=False)
 
@@ -86,10 +98,15 @@ class KeyRing:
             sha256: replace(known, sha256=sha256) for sha256, known in principals.items()
         }
         self._by_name = {known.name: known for known in self._principals.values()}
+        for known in self._by_name.values():
+            if known.old is not None:
+                self._principals.setdefault(known.old.sha256, _by_old_secret(known, known.old))
         # Keys that were removed since the start. Their sessions continue with the same bounds.
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
         self._listeners: list[Callable[[], None]] = []
+        # Is told of each use of a valid key.
+        self.on_use: Callable[[Principal], None] | None = None
 
     def authenticate(self, secret: str) -> Principal | None:
         """The principal of a key; None for an unknown key.
@@ -100,6 +117,8 @@ class KeyRing:
         principal = self._principals.get(digest(secret))
         if principal is not None and _expired(principal):
             raise UnauthorizedError("the key has expired: ask the operator for another one")
+        if principal is not None and self.on_use is not None:
+            self.on_use(principal)
         return principal
 
     def current(self, principal: Principal) -> Principal | None:
@@ -138,6 +157,23 @@ class KeyRing:
         known = self._entry(principal.account)
         return _OF_NOBODY if known is None else known.bounds
 
+    def scopes(self, principal: Principal) -> Scopes:
+        """The caller's scopes: a handle has those of the key that owns its session."""
+        if principal.role is not Role.HANDLE:
+            return principal.scopes
+        known = self._entry(principal.account)
+        return None if known is None else known.scopes
+
+    def scopes_of(self, name: str) -> Scopes:
+        """The scopes of the key with that name, or of its last entry if removed."""
+        known = self._entry(name)
+        return None if known is None else known.scopes
+
+    def remember(self, name: str, scopes: Scopes) -> None:
+        """The handles of a key that was removed before the start have no more than its scopes."""
+        if name not in self._by_name:
+            self._removed[name] = Principal(name, Role.OPERATOR, bounds=_OF_NOBODY, scopes=scopes)
+
     def _entry(self, name: str) -> Principal | None:
         return self._by_name.get(name) or self._removed.get(name)
 
@@ -167,6 +203,12 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(sorted(self._by_name))})"
+
+
+def _by_old_secret(known: Principal, old: OldSecret) -> Principal:
+    """The same key by the secret that it had before."""
+    ends = old.until if known.expires_at is None else min(old.until, known.expires_at)
+    return replace(known, sha256=old.sha256, expires_at=ends)
 
 
 def _expired(principal: Principal) -> bool:

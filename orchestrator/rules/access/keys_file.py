@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import ConflictError
 from orchestrator.rules.access.admin_key import new_key
 from orchestrator.rules.access.key_entries import add_entries, table
+from orchestrator.rules.access.key_rotation import rotated
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal, digest
 from orchestrator.settings.operator_edits import editing, replace
 from orchestrator.settings.operator_files import read_toml
@@ -66,13 +69,52 @@ def remove_key(path: Path, name: str) -> None:
     with editing(path):
         text = _read(path)
         keys = _parse(path, text)
-        numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
-        if not numbers:
-            raise ConfigError(f"{path}: there is no key {name!r}")
+        number, _ = _entry_of(path, keys, name)
         document = _document(path, text)
-        without_entry(document, numbers[0])
+        without_entry(document, number)
         left = {sha: key for sha, key in keys.items() if key.name != name}
         _write(path, tomlkit.dumps(document), left)
+
+
+def rotate_key(path: Path, name: str, overlap: timedelta) -> str:
+    """Gives a key another secret and returns it; the one so far is valid for the overlap.
+
+    Raises: ConfigError if there is no such key, an earlier rotation has not ended, or the file
+    can't be used.
+    """
+    secret = new_key()
+    with editing(path):
+        text = _read(path)
+        keys = _parse(path, text)
+        number, (sha256, key) = _entry_of(path, keys, name)
+        try:
+            new = rotated(key, sha256, overlap)
+        except ConflictError as error:
+            raise ConfigError(f"{path}: {error.detail}") from None
+        document = _document(path, text)
+        entry: Any = document["keys"]
+        _set_secrets(entry[number], table(new, digest(secret)))
+        wanted = {sha: known for sha, known in keys.items() if sha != sha256}
+        _write(path, tomlkit.dumps(document), {**wanted, digest(secret): new})
+    return secret
+
+
+def _entry_of(
+    path: Path, keys: dict[str, Principal], name: str
+) -> tuple[int, tuple[str, Principal]]:
+    """The number, digest and key of the entry with that name. Raises: ConfigError."""
+    for number, (sha256, key) in enumerate(keys.items()):
+        if key.name == name:
+            return number, (sha256, key)
+    raise ConfigError(f"{path}: there is no key {name!r}")
+
+
+def _set_secrets(entry: Any, members: dict[str, Any]) -> None:
+    for name in ("sha256", "old_sha256", "old_until"):
+        if name in members:
+            entry[name] = members[name]
+        else:
+            entry.pop(name, None)
 
 
 def without_entry(document: TOMLDocument, number: int) -> None:

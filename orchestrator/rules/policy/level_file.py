@@ -188,6 +188,7 @@ class LevelTable(_Table):
     audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
     idle_action: Annotated[IdleAction, Strict(False)] = IdleAction.END
     durability: Durability = "node"
+    approvers: int = Field(default=1, ge=1, le=8)
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
     runtime: _Runtime | None = None

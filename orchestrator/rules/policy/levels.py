@@ -85,6 +85,8 @@ class Level:
     user: CommandUser = "sandbox"
     # The size of the writable layer over the image, which only root inside may have; None: none.
     root_bytes: int | None = None
+    # How many people must approve a line of a tool, none of whom asked if there are several.
+    approvers: int = 1
 
     @property
     def layer(self) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ class Level:
             "durability": self.durability,
             "user": self.user,
             "root_bytes": self.root_bytes,
+            "approvers": self.approvers,
             "sha256": self.sha256,
         }
 
@@ -225,6 +228,7 @@ def _level(name: str, file: LevelFile) -> Level:
         runtime=table.runtime,
         idle_action=table.idle_action,
         durability=table.durability,
+        approvers=table.approvers,
         user=table.user,
         root_bytes=table.root_bytes,
         sha256=hashlib.sha256(file.text.encode()).hexdigest(),

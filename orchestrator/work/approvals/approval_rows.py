@@ -17,6 +17,7 @@ STATUSES = ("pending", "approved", "denied", "expired")
 class Approval:
     """One line of input and a person's decision about it; times are RFC 3339 UTC.
 
+    `approvers` is how many people must approve, `approved_by` are those who have.
     `incarnation` is the number of the session among those with its id; it is stored with the
     session.
     """
@@ -36,6 +37,8 @@ class Approval:
     decided_at: str | None = None
     reason: str | None = None
     files: dict[str, str] = field(default_factory=dict)
+    approvers: int = 1
+    approved_by: tuple[str, ...] = ()
     incarnation: int | None = None
 
     @property
@@ -58,6 +61,18 @@ class Approval:
                 "command_sha256": hashlib.sha256(self.text.encode()).hexdigest(),
             }
         )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough people have approved."""
+        return len(self.approved_by) >= self.approvers
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the record says of an approval that needs several people."""
+        if self.approvers == 1:
+            return {}
+        return {"approvers": self.approvers, "approved_by": list(self.approved_by)}
 
     def decided(self, status: str, by: str, reason: str | None) -> "Approval":
         """The approval with that decision, made now."""
@@ -96,7 +111,8 @@ class ApprovalPage(NamedTuple):
 
 def inserting(approval: Approval) -> Effect:
     """An effect that stores a new approval."""
-    values = asdict(approval) | {"files": json.dumps(approval.files)}
+    values = asdict(approval)
+    values |= {name: json.dumps(values[name]) for name in ("files", "approved_by")}
     names, marks = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
     statement = f"INSERT INTO approvals ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
     return executing(statement, values)
@@ -107,13 +123,14 @@ def deciding(approval: Approval) -> Effect:
 
     def apply(connection: sqlite3.Connection) -> None:
         changed = connection.execute(
-            "UPDATE approvals SET status = ?, decided_by = ?, decided_at = ?, reason = ?"
-            " WHERE id = ? AND status = 'pending'",
+            "UPDATE approvals SET status = ?, decided_by = ?, decided_at = ?, reason = ?,"
+            " approved_by = ? WHERE id = ? AND status = 'pending'",
             (
                 approval.status,
                 approval.decided_by,
                 approval.decided_at,
                 approval.reason,
+                json.dumps(approval.approved_by),
                 approval.id,
             ),
         )
@@ -168,4 +185,5 @@ def pending(connection: sqlite3.Connection) -> list[Approval]:
 
 def _approval(row: tuple[Any, ...]) -> Approval:
     values = dict(zip(_NAMES, row, strict=False))
-    return Approval(**values | {"files": json.loads(values["files"])})
+    found = {"files": json.loads(values["files"])}
+    return Approval(**values | found | {"approved_by": tuple(json.loads(values["approved_by"]))})

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.ground.errors import BusyError, ConflictError, NotFoundError, PaddockError
+from orchestrator.ground.errors import BusyError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.tools.gates import APPROVAL
 from orchestrator.state.session import Session
-from orchestrator.work.approvals import approval_rows
+from orchestrator.work.approvals import approval_rows, several_approvers
 from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.approvals.deciding import may_decide, over, used_up
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Approvals:
                 await found.decided.wait()
         approval = found.approval
         if approval.status == "denied" and self._open.pop(approval.id, None) is None:
-            raise _used_up(approval.id)
+            raise used_up(approval.id)
         return approval
 
     def use(self, approval_id: str) -> None:
@@ -109,7 +110,7 @@ class Approvals:
         """
         found = self._open.get(approval_id)
         if found is None or found.in_use:
-            raise _used_up(approval_id)
+            raise used_up(approval_id)
         found.in_use = True
 
     def settle(self, approval_id: str, written: bool) -> None:
@@ -167,7 +168,7 @@ class Approvals:
         found = self._open.get(approval_id)
         if found is None or found.decided.is_set():
             return False
-        return _may_decide(principal, found.approval)
+        return may_decide(principal, found.approval)
 
     async def list(
         self,
@@ -194,29 +195,39 @@ class Approvals:
     ) -> Approval:
         """Approves or denies (`approve`, `deny`), once.
 
+        If it needs several approvers, it is pending until the last of them; one denial ends it.
+
         Raises: NotFoundError, also for others' approvals; ConflictError if it is already decided or
         has expired, and for a `reason` while the session's secrets are unknown; RateLimitedError,
         CapacityExhaustedError if there is no room to record what would be approved;
         AuditUnavailableError.
         """
         stored = await self._database.read(lambda conn: approval_rows.find(conn, approval_id))
-        if stored is None or not _may_decide(principal, stored):
+        if stored is None or not may_decide(principal, stored):
             raise NotFoundError(f"no approval {approval_id[:128]}")
         found = self._open.get(approval_id)
         if found is None:
-            raise _over(stored)
+            raise over(stored)
         async with found.lock:
             if found.decided.is_set():
-                raise _over(found.approval)
+                raise over(found.approval)
             status, verdict = _DECISIONS[decision]
             if reason is not None:
                 found.session.secrets.check_known()
             if verdict != "deny":
                 self._recorder.check_room(found.session)
             reason = None if reason is None else found.session.secrets.cut(reason)
-            approval = found.approval.decided(status, principal.name, reason)
-            await self._record(found, approval, principal.name, verdict)
-            self._settle(found, approval)
+            approval = found.approval
+            if verdict != "deny":
+                changed_by = await several_approvers.changers(self._database, approval)
+                approval = several_approvers.approved(approval, principal.name, changed_by)
+            if verdict == "deny" or approval.is_complete:
+                approval = approval.decided(status, principal.name, reason)
+                await self._record(found, approval, principal.name, verdict)
+                self._settle(found, approval)
+            else:
+                await self._record(found, approval, principal.name, "pending")
+                found.approval = approval
         return approval
 
     # Internal.
@@ -241,6 +252,7 @@ class Approvals:
             status="pending",
             requested_by=actor,
             requested_at=now(),
+            approvers=session.level.approvers,
         )
         found = _Open(approval, session, line)
         # Added before it is durable, so that it counts and the same line is not requested twice.
@@ -288,7 +300,11 @@ class Approvals:
                 rule=APPROVAL,
                 args=approval.args,
                 made=approval.made,
-                result={"status": approval.status, "reason": approval.reason},
+                result={
+                    "status": approval.status,
+                    "reason": approval.reason,
+                    **approval.progress,
+                },
                 error=error,
                 stop=error is not None or decision == "deny",
             ),
@@ -298,18 +314,3 @@ class Approvals:
     def _settle(self, found: _Open, approval: Approval) -> None:
         found.approval = approval
         found.decided.set()
-
-
-def _may_decide(principal: Principal, approval: Approval) -> bool:
-    if principal.role is Role.ADMIN:
-        return True
-    return principal.role is Role.OPERATOR and principal.name == approval.owner
-
-
-def _used_up(approval_id: str) -> ConflictError:
-    return ConflictError(f"approval {approval_id} is used up: another call had its answer")
-
-
-def _over(approval: Approval) -> ConflictError:
-    status = "used up" if approval.status == "pending" else approval.status
-    return ConflictError(f"approval {approval.id} is already {status}: it can be decided only once")

@@ -53,7 +53,7 @@ async def create(
             "--set",
             metavar="MEMBER=VALUE",
             help="A bound: max_sessions, max_cpus, max_level, expires_at, owner, …; names of "
-            "images and tools are separated by commas.",
+            "images, tools and scopes are separated by commas.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -69,6 +69,21 @@ async def create(
     note(f"{name} is in force at once; the key is not shown again")
 
 
+@app.command(epilog=example("paddock api-keys rotate ci --overlap 3600"))
+@remote
+async def rotate(
+    paddock: "Paddock",
+    name: _Name,
+    overlap: Annotated[
+        int, typer.Option(min=0, help="How many seconds the old secret stays valid.")
+    ] = 86_400,
+) -> None:
+    """Give a key another secret and print it; the old one ends after the overlap."""
+    made = await paddock.keys.rotate(name, overlap=overlap)
+    print(made.key)
+    note(f"the new secret is not shown again; the old one is valid for another {overlap} s")
+
+
 @app.command(epilog=example("paddock api-keys revoke ci"))
 @remote
 async def revoke(paddock: "Paddock", name: _Name) -> None:
@@ -79,7 +94,7 @@ async def revoke(paddock: "Paddock", name: _Name) -> None:
 
 def _value(member: str, text: str) -> int | float | str | list[str]:
     """The member in its JSON form; the server says what is wrong with others."""
-    if member in ("images", "tools"):
+    if member in ("images", "tools", "scopes"):
         return text.split(",")
     if member in _NUMBERS or (member.startswith("max_") and member != "max_level"):
         for kind in (int, float):

@@ -69,7 +69,7 @@ async def list_all(
         ("approval", "status", "age", "session", "tool", "risk", "command"),
         lambda approval: (
             approval.id,
-            approval.status,
+            _status(approval),
             age(approval.requested_at),
             approval.session_id,
             approval.tool,
@@ -119,7 +119,14 @@ def _show(approval: "Approval", *, as_json: bool) -> None:
     if as_json:
         print_json(approval.raw)
     else:
-        print_line((f"{approval.status}  ", STYLES.get(approval.status, "")), *_line(approval))
+        print_line((f"{_status(approval)}  ", STYLES.get(approval.status, "")), *_line(approval))
+
+
+def _status(approval: "Approval") -> str:
+    """The status, and how many of several approvers have approved."""
+    if approval.approvers == 1:
+        return str(approval.status)
+    return f"{approval.status}, {len(approval.approved_by)} of {approval.approvers}"
 
 
 def _line(approval: "Approval") -> list[tuple[str, str]]:

@@ -18,6 +18,15 @@ export class Keys {
     return (await this.api.call("list_keys", {}, options)).items;
   }
 
+  /** Gives a key another secret; the old one is valid for the overlap. Only this answer has it. */
+  async rotate(
+    name: string,
+    rotation: Body<"rotate_key"> = {},
+    options?: CallOptions,
+  ): Promise<CreatedKey> {
+    return await this.api.call("rotate_key", { path: { name }, body: rotation }, options);
+  }
+
   /** Revokes a key: its requests are refused from now on. */
   async revoke(name: string, options?: CallOptions): Promise<void> {
     await this.api.call("revoke_key", { path: { name } }, options);

@@ -9,7 +9,7 @@ from api.compat.e2b.failure import failure
 from api.compat.e2b.inside.access import enter, inside_credential
 from api.compat.e2b.inside.codes import GoneError
 from api.compat.protocol import Route
-from api.http.auth import check_role, identify
+from api.http.auth import check_rights, identify
 from api.operations.sessions import inspect_session
 from api.shape.access import Access
 from orchestrator.ground.errors import PaddockError
@@ -24,7 +24,7 @@ async def _health(call: Call) -> web.StreamResponse:
     try:
         token = inside_credential(request, call.plane, kept)
         principal = identify(call.plane, token)
-        check_role(principal, Access.READ)
+        check_rights(call.plane.keys, principal, Access.READ, "sessions:read")
         session = call.plane.sessions.finder.find(
             principal, request.headers.get(SANDBOX_HEADER, "")
         )

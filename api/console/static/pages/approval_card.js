@@ -49,6 +49,7 @@ export function ApprovalCard({ approval, newest, focused, onDecided }) {
     <h3>Exactly this is sent</h3><pre class="exact"><${Raw} text=${approval.command} /></pre>
     ${hidden > 0 && html`<p class="warning">${hidden} ${hidden === 1 ? "character" : "characters"} that can't be seen, or that change the direction of the text, are shown as their codes.</p>`}
     <dl><dt>Session</dt><dd>${link(approval.session_id)} <span class="hint">of <${Raw} text=${approval.owner} /></span></dd>
+      ${approval.approvers > 1 && html`<dt>Approvals</dt><dd>${approval.approved_by.length} of ${approval.approvers}${approval.approved_by.length > 0 && html`: <${Raw} text=${approval.approved_by.join(", ")} />`} <span class="hint">from people who did not ask</span></dd>`}
       <dt>Asked by</dt><dd><${Raw} text=${approval.requested_by} /></dd><${Matches} approval=${approval} />
       ${Object.entries(approval.files).map(([path, hash]) => html`<dt>With the file</dt><dd><code><${Raw} text=${path} /></code> <span class="mono hint">${hash}</span></dd>`)}</dl>
     ${approval.terminal_id && html`<${Screen} approval=${approval} newest=${newest} />`}

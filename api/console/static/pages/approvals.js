@@ -15,7 +15,7 @@ const DECIDED = [
   { name: "Line", key: (approval) => approval.command, show: (approval) => html`<code><${Raw} text=${approval.command} /></code>` },
   { name: "Session", key: (approval) => approval.session_id, show: (approval) => link(approval.session_id) },
   { name: "Decision", key: (approval) => approval.status, show: (approval) => html`<${Badge} kind=${STATUS[approval.status]}>${approval.status}<//>` },
-  { name: "By", key: (approval) => approval.decided_by, show: (approval) => approval.decided_by ?? "–" },
+  { name: "By", key: (approval) => approval.decided_by, show: (approval) => (approval.approvers > 1 ? approval.approved_by.join(", ") : approval.decided_by) || approval.decided_by || "–" },
   { name: "Reason", key: (approval) => approval.reason, show: (approval) => html`<${Raw} text=${approval.reason ?? ""} />` },
   { name: "When", key: (approval) => approval.decided_at, show: (approval) => html`<${Time} at=${approval.decided_at} />` },
 ];

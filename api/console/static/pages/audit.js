@@ -13,7 +13,7 @@ const FIELDS = [
 ];
 const OPERATIONS = [
   "approval.decision", "approval.request", "budget.exceeded", "command.exec", "command.exit", "command.start", "egress.request",
-  "file.delete", "file.read", "file.write", "hook.create", "hook.remove", "key.create", "key.revoke", "policy.reloaded", "port.open", "pty.interaction", "pty.open",
+  "file.delete", "file.read", "file.write", "hook.create", "hook.remove", "key.create", "key.revoke", "key.rotate", "policy.reloaded", "port.open", "pty.interaction", "pty.open",
   "read", "secret.set", "session.create", "session.settings", "session.suspended", "session.terminated",
 ];
 const PAGE = 100;

@@ -44,6 +44,7 @@ const columns = (onRevoke, fixed) => [
   { name: "Cores", key: (key) => key.used.cpus, show: (key) => used(key, "cpus", "max_cpus", number) },
   { name: "Memory", key: (key) => key.used.memory_bytes, show: (key) => used(key, "memory_bytes", "max_memory_bytes", bytes) },
   { name: "Bounds", key: bounds, show: (key) => html`<span class="hint"><${Raw} text=${bounds(key) || "none"} /></span>` },
+  { name: "Last use", key: (key) => key.last_used_at, show: (key) => (key.last_used_at ? html`<${Time} at=${key.last_used_at} />` : "never") },
   { name: "Expires", key: (key) => key.expires_at, show: (key) => (key.expired ? html`<${Badge} kind="bad">expired<//>` : key.expires_at ? html`<${Time} at=${key.expires_at} />` : "never") },
   { name: "", show: (key) => (fixed || key.name === "admin" ? "" : html`<button class="danger small" aria-label="Revoke ${key.name}" onClick=${() => onRevoke(key)}>Revoke</button>`) },
 ];

@@ -56,6 +56,10 @@ export type Approval = {
   reason: string | null;
   /** Files that the line names, and the `sha256:…` of what is in them: if one changes, the approval no longer holds. */
   files: Record<string, string>;
+  /** How many people must approve; with several, nobody who asked. */
+  approvers?: number | undefined;
+  /** The keys that have approved so far. */
+  approved_by?: readonly string[] | undefined;
 };
 
 /** A person's decision, and the reason. */
@@ -584,6 +588,12 @@ export type CreatedKey = {
   max_idle_timeout: number | null;
   /** The longest wall time-out of its sessions, in seconds. */
   max_wall_timeout: number | null;
+  /** What it may do of what its role may; null: all of it. */
+  scopes: readonly string[] | null;
+  /** Its last use on this node, to the minute after a restart; null: never. */
+  last_used_at: string | null;
+  /** Until when the secret before the last rotation is valid, if it is. */
+  old_until: string | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1538,6 +1548,12 @@ export type Key = {
   max_idle_timeout: number | null;
   /** The longest wall time-out of its sessions, in seconds. */
   max_wall_timeout: number | null;
+  /** What it may do of what its role may; null: all of it. */
+  scopes: readonly string[] | null;
+  /** Its last use on this node, to the minute after a restart; null: never. */
+  last_used_at: string | null;
+  /** Until when the secret before the last rotation is valid, if it is. */
+  old_until: string | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1568,6 +1584,8 @@ export type KeyBody = {
   tools?: readonly string[] | null | undefined;
   max_idle_timeout?: number | null | undefined;
   max_wall_timeout?: number | null | undefined;
+  /** What it may do of what its role may; by default all of it. */
+  scopes?: readonly string[] | null | undefined;
   /** By default never. */
   expires_at?: string | null | undefined;
 };
@@ -2332,6 +2350,8 @@ export type Problem = {
   paths?: readonly string[] | null | undefined;
   /** The invalid part of the request. */
   field?: string | null | undefined;
+  /** The scope that the key lacks. */
+  scope?: string | null | undefined;
   /** Seconds; also `Retry-After`. */
   retry_after?: number | null | undefined;
   /** The key's limit that was reached; for a budget, its amount. */
@@ -2517,6 +2537,12 @@ export type RolledBack = {
   write: number;
   delete: number;
   refused: number;
+};
+
+/** A rotation. During the overlap, the old secret is valid beside the new one. */
+export type RotationBody = {
+  /** 0 ends all earlier secrets at once. */
+  overlap_seconds?: number | undefined;
 };
 
 /** A run as it ended: the turn that it was, and the model's last text. */
@@ -5381,6 +5407,17 @@ export interface Operations {
     path: {};
     query: {};
     body: KeyBody;
+    answer: CreatedKey;
+    events: never;
+  };
+  /** Rotate an API key */
+  rotate_key: {
+    path: {
+      /** A key's name. */
+      name: string;
+    };
+    query: {};
+    body: RotationBody;
     answer: CreatedKey;
     events: never;
   };

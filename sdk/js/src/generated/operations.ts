@@ -150,6 +150,7 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   explain_policy: ["POST", "/api/policies/explain"],
   list_keys: ["GET", "/api/keys"],
   create_key: ["POST", "/api/keys"],
+  rotate_key: ["POST", "/api/keys/{name}/rotation"],
   revoke_key: ["DELETE", "/api/keys/{name}"],
   list_nodes: ["GET", "/api/nodes"],
   drain_node: ["POST", "/api/nodes/{name}/drain"],

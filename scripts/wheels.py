@@ -17,8 +17,8 @@ import tomlkit
 
 ROOT = Path(__file__).parents[1]
 CLIENT, SERVER = "paddock", "paddock-server"
-# The server's own extra.
-CLUSTER = "cluster"
+# The server's own extras.
+SERVERS = ("cluster", "oidc")
 # The package index shows these, and the licence requires them, in both distributions.
 _TEXTS = ("README.md", "LICENSE")
 _BUILD_SECONDS = 300
@@ -57,12 +57,15 @@ def project(name: str) -> dict[str, Any]:
         ours["dependencies"] = [
             each for each in ours["dependencies"] if requirement_name(each) in client_needs
         ]
-        del ours["entry-points"]["paddock.server"], ours["optional-dependencies"][CLUSTER]
+        del ours["entry-points"]["paddock.server"]
+        for extra in SERVERS:
+            del ours["optional-dependencies"][extra]
         packages = [each for each in packages if each.startswith(CLIENT)]
     else:
         ours["dependencies"].append(f"{CLIENT}=={ours['version']}")
         # The frameworks' extras and entry points lead to the client.
-        ours["optional-dependencies"] = {CLUSTER: ours["optional-dependencies"][CLUSTER]}
+        extras = ours["optional-dependencies"]
+        ours["optional-dependencies"] = {extra: extras[extra] for extra in SERVERS}
         del ours["scripts"]
         ours["entry-points"] = {"paddock.server": ours["entry-points"]["paddock.server"]}
         packages = [each for each in packages if not each.startswith(CLIENT)]

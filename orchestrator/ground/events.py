@@ -77,6 +77,7 @@ OPERATIONS = frozenset(
         "secret.remove",
         "key.create",
         "key.revoke",
+        "user.revoke",
         "hook.create",
         "hook.remove",
         "template.start",

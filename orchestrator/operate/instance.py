@@ -25,6 +25,7 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
@@ -42,6 +43,7 @@ from orchestrator.record.open import RecordFloor
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.oidc.sign_in import SignIn
 from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
@@ -112,6 +114,8 @@ class Instance:
 
     levels: Levels
     keys: KeyRing
+    sign_in: SignIn
+    user_revocations: UserRevocations
     session_policies: SessionPolicies
 
     ledger: Ledger

@@ -20,6 +20,7 @@ from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGaug
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
@@ -54,6 +55,7 @@ class OperateFloor:
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits
+    user_revocations: UserRevocations
     hooks: Hooks
 
 
@@ -160,6 +162,7 @@ async def open_operate(
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),
+        UserRevocations(rules.sign_in, record.recorder),
         hooks,
     )
 

@@ -24,7 +24,7 @@ METRICS = "pdk_key-of-the-monitoring"
 
 # Every operation is listed on purpose, so that a new one must be assigned to an access.
 DECLARED = {
-    Access.OPEN: "healthz readyz",
+    Access.OPEN: "healthz readyz list_issuers redeem_sign_in",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_ports read_output list_code_contexts "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
@@ -55,6 +55,7 @@ DECLARED = {
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
     Access.ADMIN: "archive_audit reindex_audit list_archives list_keys create_key revoke_key "
+    "list_users revoke_user "
     "show_node drain_node undrain_node forget_node move_session",
     Access.METRICS: "metrics",
 }

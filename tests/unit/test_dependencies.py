@@ -51,7 +51,10 @@ FRAMEWORKS = {
 FOREIGN = ROOT / "tests" / "foreign"
 RUN = declared(PROJECT["dependencies"])
 # What only nodes and gateways of a cluster import.
-CLUSTER = declared(PROJECT["optional-dependencies"]["cluster"])
+EXTRAS = {
+    **declared(PROJECT["optional-dependencies"]["cluster"]),
+    **declared(PROJECT["optional-dependencies"]["oidc"]),
+}
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
@@ -71,7 +74,7 @@ def imported(folders: Iterable[str]) -> set[str]:
 
 
 def test_running_needs_what_is_declared_and_nothing_else() -> None:
-    assert imported(SERVER) == RUN.keys() | CLUSTER.keys()
+    assert imported(SERVER) == RUN.keys() | EXTRAS.keys()
 
 
 def test_the_client_alone_needs_what_it_declares_and_nothing_else() -> None:
@@ -113,7 +116,7 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
     assert {name.removeprefix("types-") for name in stubs} <= RUN.keys() | DEV.keys()
     for name, (user, call) in PROGRAMS.items():
         assert call in (ROOT / user).read_text(), name
-    others = RUN.keys() | CLUSTER.keys() | {canonicalize_name(module) for module in PEERS.values()}
+    others = RUN.keys() | EXTRAS.keys() | {canonicalize_name(module) for module in PEERS.values()}
     assert imported(["tests", "scripts"]) - others == DEV.keys() - stubs - PROGRAMS.keys()
     peers = (ROOT / "tests/bench/peers/requirements.txt").read_text().splitlines()[1:]
     assert declared(peers).keys() == PEERS.keys() | {"aiohttp", "docker"}
@@ -153,7 +156,7 @@ def needed(roots: dict[str, Requirement]) -> set[str]:
 def test_the_lock_files_fit_what_is_declared() -> None:
     run, dev = locked("requirements.lock"), locked("requirements-dev.lock")
     assert run.items() <= dev.items(), "`make lock` writes both"
-    for lock, roots in ((run, RUN | CLUSTER), (dev, RUN | CLUSTER | DEV)):
+    for lock, roots in ((run, RUN | EXTRAS), (dev, RUN | EXTRAS | DEV)):
         unfit = {
             str(requirement)
             for name, requirement in roots.items()

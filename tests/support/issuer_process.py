@@ -1,6 +1,7 @@
 """A real issuer of tokens: npm's `oidc-provider`, in a process of its own."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -74,7 +75,7 @@ class IssuerProcess:
         return str(found["token"])
 
     async def approve(self, address: str, user: str) -> str:
-        """Signs the user in at an address of the issuer, as a person in a browser; where it ends."""
+        """Signs the user in at an address of the issuer, as a person would; where it ends."""
         jar = CookieJar(unsafe=True)
         async with ClientSession(cookie_jar=jar) as http:
             return await _approved(http, address, user, self.url)
@@ -104,8 +105,6 @@ def _absolute(own: str, address: str) -> str:
 
 
 def _form(page: str) -> tuple[str, dict[str, str]] | None:
-    import re
-
     action = re.search(r'<form[^>]*action="([^"]+)"', page)
     if action is None:
         return None

@@ -84,8 +84,8 @@ class ServedPlane:
 
 
 @asynccontextmanager
-async def served_plane() -> AsyncIterator[ServedPlane]:
-    """A control plane that is served, in a state directory of its own."""
+async def served_plane(**members: Any) -> AsyncIterator[ServedPlane]:
+    """A control plane that is served, in a state directory of its own; with further settings."""
     with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
         served = ServedPlane(
             Settings(
@@ -96,6 +96,7 @@ async def served_plane() -> AsyncIterator[ServedPlane]:
                 hello_timeout=5,
                 workspace_quota="none",
                 max_active=200,
+                **members,
             )
         )
         try:

@@ -320,5 +320,5 @@ async def test_the_command_line_signs_in_by_device_flow_and_renews_its_token(
         return await listing.wait()
 
     # Both need the next token, and a refresh token is good for one.
-    assert await asyncio.gather(listed(), listed()) == [0, 0]
+    assert list(await asyncio.gather(listed(), listed())) == [0, 0]
     assert json.loads(path.read_text())["contexts"]["work"]["key"] != first["key"]

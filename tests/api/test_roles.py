@@ -60,6 +60,7 @@ DECLARED = {
     Access.METRICS: "metrics",
 }
 _MISSING = {
+    "redeem_sign_in",
     *("show_pack", "read_shell", "show_volume", "show_snapshot"),
     *("show_template", "build_template"),
 }

@@ -69,7 +69,9 @@ class SignInBody(Body):
         description="The issuer's `name`."
     )
     code: _Code | None = None
-    code_verifier: Annotated[str, Field(pattern="^[A-Za-z0-9._~-]{43,128}$")] | None = None
+    code_verifier: (
+        Annotated[str, Field(pattern="^[A-Za-z0-9._~-]{43,128}$", max_length=128)] | None
+    ) = None
     nonce: Annotated[str, Field(min_length=16, max_length=128)] | None = None
     refresh_token: _Code | None = None
 

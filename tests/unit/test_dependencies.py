@@ -93,7 +93,7 @@ def test_each_framework_is_an_extra_of_the_client_alone() -> None:
     assert extras == {name: [wanted] for name, (wanted, _) in FRAMEWORKS.items()}
     assert client["entry-points"] == {"inspect_ai": {"paddock": "paddock.integrations.inspect"}}
     assert server["optional-dependencies"] == {
-        "cluster": PROJECT["optional-dependencies"]["cluster"]
+        name: PROJECT["optional-dependencies"][name] for name in ("cluster", "oidc")
     }
     assert server["entry-points"].keys() == {"paddock.server"}
 

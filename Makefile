@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels deb release test-deb vendor venv dev engine image compose-tool compiler browser node runtimes filesystems foreign conformance crun postgres prometheus emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test test-foreign test-cluster test-kubernetes agents versions lock lint bench soak chaos cluster cluster-down stop down clean openapi docs wheels deb release test-deb vendor venv dev engine image compose-tool compiler browser node runtimes issuer filesystems foreign conformance crun postgres prometheus emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" -n $$((2 * $(workers))) $(apart)
 
-test: dev image compose-tool compiler browser runtimes filesystems foreign crun postgres prometheus ## all tests, of clusters the short ones; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser runtimes issuer filesystems foreign crun postgres prometheus ## all tests, of clusters the short ones; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -153,6 +153,9 @@ filesystems:
 
 foreign:
 	@scripts/foreign.sh
+
+issuer: node
+	@scripts/issuer.sh
 
 conformance: node
 	@scripts/conformance.sh

@@ -9,7 +9,7 @@ from api.http.bounds import Bounds, RequestRates, Unread
 from api.http.cors import Cors
 from api.http.docs import Docs
 from api.http.endpoint import make_endpoint
-from api.http.middleware import add_headers, addressed, guarded, observe
+from api.http.middleware import add_headers, addressed, guarded, observe, signed_in
 from api.http.session_paths import SessionPaths
 from api.mcp.conversations import Conversations
 from api.shape.context import Kept, Shared, Work
@@ -35,6 +35,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     middlewares = [
         *(observe(plane.metrics, plane.lag, plane.begin_span), guarded(plane.metrics)),
         addressed(hosts),
+        signed_in(plane),
     ]
     cors = None
     if plane.settings.cors_origins:

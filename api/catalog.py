@@ -36,6 +36,7 @@ from api.operations import (
     sessions,
     settings,
     shells,
+    sign_in,
     snapshots,
     spawns,
     templates,
@@ -54,7 +55,7 @@ _MODULES = (
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
     *(live_terminals, tools, turns, runs, run_sockets, spawns, forks),
     *(approvals, proposals, snapshots, named_snapshots, ports, packs, mcp),
-    *(events, hooks, audit, owners, health, policies, keys, nodes, node_reports),
+    *(events, hooks, audit, owners, health, policies, keys, sign_in, nodes, node_reports),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(
     operation for module in _MODULES for operation in operations_of(module)

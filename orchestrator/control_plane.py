@@ -78,12 +78,14 @@ class ControlPlane(Instance):
             settings,
             files.levels,
             files.keys,
+            files.issuers,
             files.session_policies,
             files.tools,
             files.templates,
             closers,
         )
         ground = await open_ground(settings.state_dir, lag, closers)
+        await rules.sign_in.load(ground.database)
         cluster = await open_cluster(settings, ground, files.key_files.source, closers)
         await files.key_files.use(cluster.key_source, ground.tasks)
         host = await open_host(settings, ground, engine, closers)

@@ -11,8 +11,8 @@ compile() {
         pyproject.toml "$@" >/dev/null
 }
 
-compile --extra dev --extra cluster --extra otel --output-file requirements-dev.lock "$@"
-compile --extra cluster --extra otel --constraint requirements-dev.lock --output-file requirements.lock "$@"
+compile --extra dev --extra cluster --extra oidc --extra otel --output-file requirements-dev.lock "$@"
+compile --extra cluster --extra oidc --extra otel --constraint requirements-dev.lock --output-file requirements.lock "$@"
 
 # What images with programs of PyPI have, whose Python has this version.
 for name in aider mini-swe-agent; do

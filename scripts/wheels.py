@@ -21,9 +21,8 @@ from paddock.contract.build import FILE, Build, in_checkout
 
 ROOT = Path(__file__).parents[1]
 CLIENT, SERVER = "paddock", "paddock-server"
-# The server's own extra.
 # The extras of servers.
-EXTRAS = ("cluster", "otel")
+EXTRAS = ("cluster", "oidc", "otel")
 # The package index shows these, and the licence requires them, in both distributions.
 _TEXTS = ("README.md", "LICENSE")
 _BUILD_SECONDS = 300

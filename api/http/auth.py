@@ -6,6 +6,7 @@ no browsers send no `Origin`. A page on another port of the same host may come f
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, UnauthorizedError
 from orchestrator.rules.access.key_scopes import check_scope
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest, is_handle
+from orchestrator.rules.access.users import is_user_token
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",
@@ -23,6 +25,8 @@ _REFUSALS: Mapping[Role, str] = {
     Role.OPERATOR: "this needs an admin's key",
     Role.METRICS: "this key may read the metrics, and nothing else",
 }
+# Why what is presented is not accepted, found out before the handler.
+REFUSED = web.RequestKey("refused", PaddockError)
 FOREIGN_ORIGIN = "foreign-origin"
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
 _USUAL_PORTS = {"http": ":80", "https": ":443"}
@@ -43,6 +47,8 @@ def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Ad
     ticket = _ticket_of(request) if operation.socket else None
     if ticket is None:
         principal = authorize(plane, request, operation.access, operation.scope)
+        if principal.sha256:  # a user may get another token meanwhile
+            return Admitted(principal, lambda: _may_still(plane, principal, operation))
         return Admitted(principal, lambda: _is_allowed(plane, request, operation))
     session = plane.sessions.registry.get(request.match_info["session_id"])
     holder = plane.tickets.redeem(ticket, session)
@@ -89,7 +95,11 @@ def authorize(
     """
     if access is Access.OPEN:
         return NOBODY
-    principal = identify(plane, _token(request))
+    token = _token(request)
+    refusal = request.get(REFUSED)
+    if refusal is not None:
+        raise refusal
+    principal = identify(plane, token)
     check_rights(plane.keys, principal, access, scope)
     return principal
 
@@ -117,19 +127,38 @@ def _token(request: web.Request) -> str:
 
 
 def identify(plane: ControlPlane, token: str) -> Principal:
-    """Who has that key or handle. Raises: UnauthorizedError.
+    """Who has that key, handle or verified token. Raises: UnauthorizedError.
 
     It is found by its digest, so that timing reveals nothing about a secret.
     """
     if is_handle(token):
         session = plane.sessions.finder.by_handle(digest(token))
-        if session is not None:
+        if session is not None and plane.keys.holds(
+            session.owner, datetime.fromisoformat(session.created_at)
+        ):
             return Principal(f"handle:{session.id}", Role.HANDLE, session.key, session.owner)
     else:
         principal = plane.keys.authenticate(token)
         if principal is not None:
             return principal
+    if plane.sign_in.enabled and is_user_token(token):
+        raise UnauthorizedError("the sign-in is not valid here any more: sign in again")
     raise UnauthorizedError("the key or handle is not known")
+
+
+async def learn(plane: ControlPlane, request: web.Request) -> None:
+    """Verifies a user's token, if one is presented, for which its issuer may be asked.
+
+    Then `identify` knows it, or `REFUSED` says why not.
+    """
+    values = request.headers.getall("Authorization", [])
+    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
+    if scheme.lower() != "bearer" or not is_user_token(token.strip()):
+        return
+    try:
+        await plane.sign_in.learn(token.strip())
+    except PaddockError as error:
+        request[REFUSED] = error
 
 
 def check_origin(origins: Sequence[str], host: str, permitted: Collection[str] = ()) -> None:

@@ -15,7 +15,9 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.http.auth import learn
 from api.http.forwarded import client_of
+from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, RateLimitedError
 from orchestrator.ground.log_context import logging_about
 from orchestrator.ground.loop_lag import LoopLag
@@ -146,6 +148,18 @@ def addressed(hosts: AllowedHosts) -> Middleware:
         return await handler(request)
 
     return checked
+
+
+def signed_in(plane: ControlPlane) -> Middleware:
+    """Users' tokens are verified before the handler, which does not wait for an issuer then."""
+
+    @web.middleware
+    async def learnt(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if plane.sign_in.enabled:
+            await learn(plane, request)
+        return await handler(request)
+
+    return learnt
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

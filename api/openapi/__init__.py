@@ -68,6 +68,7 @@ _TAGS = {
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Keys": "Who may call, and how much. Only the answer to a creation has a key.",
+    "Sign-in": "Users of the operator's issuers of tokens (OpenID Connect).",
     "Nodes": "The machines of a cluster, behind one address.",
     "Health": "Liveness, readiness and metrics.",
 }
@@ -149,6 +150,7 @@ def _parameters() -> dict[str, Any]:
         "snapshots": ("A snapshot's name or id.", SNAPSHOT_NAME, "base"),
         "templates": ("A template's name.", f"^{TEMPLATE_NAME}$", "website"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
+        "users": ("A user's name, or `@` and an issuer's.", "^.{1,128}$", "alice@corp"),
         "nodes": ("A node's name.", "^.{1,64}$", "node-1"),
         "owners": ("The name of the owner's key.", "^.{1,64}$", "ci"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),

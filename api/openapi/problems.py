@@ -72,6 +72,10 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "the cluster's database does not answer: what runs goes on; try again",
         {"retry_after": 2},
     ),
+    "sign_in_unavailable": (
+        "sign-in by corp does not work now, because it does not answer: try again in a minute",
+        {"retry_after": 30},
+    ),
     "node_unavailable": (
         "the node node-1, where this is, does not answer: try again; what runs there may go on",
         {"node": "node-1", "retry_after": 2},

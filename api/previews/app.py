@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.compat.enabled import ServedPorts
-from api.http.middleware import observe
+from api.http.middleware import observe, signed_in
 from api.previews.admission import NO_LINK, Admission, Admitted
 from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
@@ -46,7 +46,7 @@ def create_preview_app(
     """
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
     previews = _Previews(plane, hosts, limits)
-    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged])
+    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, signed_in(plane)])
     app[CONNECTIONS] = previews.connections
     for served in own_ports:
         add_own_ports(app, plane, hosts, served, previews.serve)

@@ -150,6 +150,12 @@ class ClusterUnavailableError(PaddockError):
     code = "cluster_unavailable"
 
 
+class SignInUnavailableError(PaddockError):
+    """The issuer of tokens does not answer, so nobody new can sign in; `retry_after` in seconds."""
+
+    code = "sign_in_unavailable"
+
+
 class NodeUnavailableError(PaddockError):
     """The machine where it is does not answer; `node` names it, `retry_after` is in seconds."""
 

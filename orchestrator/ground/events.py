@@ -78,6 +78,7 @@ OPERATIONS = frozenset(
         "key.create",
         "key.revoke",
         "key.rotate",
+        "user.revoke",
         "hook.create",
         "hook.remove",
         "template.start",

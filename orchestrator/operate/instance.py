@@ -28,6 +28,7 @@ from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.privacy.erasure import Erasing
 from orchestrator.operate.privacy.owner_export import OwnerExports
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
@@ -46,6 +47,7 @@ from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.access.last_uses import LastUses
+from orchestrator.rules.oidc.sign_in import SignIn
 from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
@@ -117,6 +119,8 @@ class Instance:
     levels: Levels
     keys: KeyRing
     last_uses: LastUses
+    sign_in: SignIn
+    user_revocations: UserRevocations
     session_policies: SessionPolicies
 
     ledger: Ledger

@@ -27,6 +27,7 @@ from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.privacy.erasure import Erasing
 from orchestrator.operate.privacy.owner_export import OwnerExports
 from orchestrator.operate.privacy.owners_files import OwnersFiles
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
@@ -65,6 +66,7 @@ class OperateFloor:
     usage: UsageHistory
     key_edits: KeyEdits
     last_uses: LastUses
+    user_revocations: UserRevocations
     hooks: Hooks
     begin_span: BeginSpan | None
 
@@ -183,6 +185,7 @@ async def open_operate(
         usage,
         KeyEdits(settings, reload, record.recorder),
         last_uses,
+        UserRevocations(rules.sign_in, record.recorder),
         hooks,
         _telemetry(settings, ground, host, closers) if settings.otel else None,
     )

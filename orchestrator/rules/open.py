@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from orchestrator.rules.access.key_expiry import KeyExpiry
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.users import SignedInUsers
+from orchestrator.rules.oidc.issuers_file import IssuersFile
+from orchestrator.rules.oidc.sign_in import SignIn
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.templates.template_files import TemplateFiles
@@ -20,6 +23,7 @@ class RulesFloor:
     levels: Levels
     keys: KeyRing
     expiry: KeyExpiry
+    sign_in: SignIn
     session_policies: SessionPolicies
     tool_rules: ToolRules
     template_files: TemplateFiles
@@ -29,6 +33,7 @@ def open_rules(
     settings: Settings,
     levels: Levels,
     keys: KeyRing,
+    issuers: IssuersFile,
     session_policies: SessionPolicies,
     tool_rules: ToolRules,
     template_files: TemplateFiles,
@@ -36,7 +41,9 @@ def open_rules(
 ) -> RulesFloor:
     """Puts the rules that were read in force. Raises: ConfigError."""
     check_levels(settings.secrets, levels)
-    expiry = KeyExpiry(keys)
+    users = SignedInUsers()
+    sign_in = SignIn(issuers, keys, users)
+    expiry = KeyExpiry(keys, users)
     closers.callback(expiry.close)
     expiry.start()
-    return RulesFloor(levels, keys, expiry, session_policies, tool_rules, template_files)
+    return RulesFloor(levels, keys, expiry, sign_in, session_policies, tool_rules, template_files)

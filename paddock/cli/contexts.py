@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import typer
 
 from paddock.cli.connection import Connection, complete_context
+from paddock.cli.device_login import device_login
 from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import example, group
@@ -40,19 +41,30 @@ def login(
         Path | None,
         typer.Option("--key-file", metavar="FILE", help="A file with the key; else it is asked."),
     ] = None,
+    sso: Annotated[
+        bool, typer.Option("--sso", help="Sign in in a browser, by the operator's issuer.")
+    ] = False,
+    issuer: Annotated[
+        str | None,
+        typer.Option("--issuer", metavar="NAME", help="Which issuer, if there are several."),
+    ] = None,
 ) -> None:
     """Store a control plane and an API key for it, and use them from now on.
 
-    The key is asked for, or read from the input. It is tried first, and kept in a file that only
-    you may read.
+    The key is asked for, or read from the input. With --sso, the issuer's token is used instead,
+    and renewed when it is about to expire. Both are tried first, and kept in a file that only you
+    may read.
     """
     try:
-        key = _asked_key() if key_file is None else key_in(key_file)
+        if sso or issuer is not None:
+            context = device_login(url, issuer)
+        else:
+            context = Context(url, _asked_key() if key_file is None else key_in(key_file))
         name = name or urlsplit(url).hostname or ""
-        contexts = load_contexts().with_one(name, Context(url, key))
+        contexts = load_contexts().with_one(name, context)
     except (NoAddressError, ValueError) as error:
         raise _usage(error) from None
-    _try(url, key)
+    _try(url, context.key)
     save_contexts(contexts)
     note(f"{name} is the current context, stored in {contexts_path()}")
 

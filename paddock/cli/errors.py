@@ -23,6 +23,7 @@ _STATUSES: Mapping[str, Status] = {
     "audit_unavailable": Status.TRY_LATER,
     "engine_unavailable": Status.TRY_LATER,
     "cluster_unavailable": Status.TRY_LATER,
+    "sign_in_unavailable": Status.TRY_LATER,
     "node_unavailable": Status.TRY_LATER,
 }
 REMEDIES: Mapping[str, str] = {
@@ -35,6 +36,7 @@ REMEDIES: Mapping[str, str] = {
     "audit_unavailable": "run `paddock doctor` where the control plane runs: is its disk full?",
     "engine_unavailable": "run `paddock doctor` where the control plane runs",
     "cluster_unavailable": "run `paddock cluster status` on a node: is its database there?",
+    "sign_in_unavailable": "try again in a minute; the control plane's log says what is wrong",
     "node_unavailable": "`paddock nodes list` shows which nodes answer",
     "internal_error": "run `paddock doctor` where the control plane runs, and read its log",
 }

@@ -52,6 +52,7 @@ from paddock.cli.resources import (
     tools,
     top,
     turns,
+    users,
     volumes,
 )
 from paddock.cli.server import server
@@ -133,6 +134,7 @@ def build() -> TyperGroup:
         ("snapshots", named_snapshots.app),
         ("hooks", hooks.app),
         ("api-keys", api_keys.app),
+        ("users", users.app),
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)

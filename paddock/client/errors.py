@@ -235,6 +235,12 @@ class ClusterUnavailableError(PaddockAPIError):
     code = "cluster_unavailable"
 
 
+class SignInUnavailableError(PaddockAPIError):
+    """The issuer of tokens does not answer, so nobody new can sign in."""
+
+    code = "sign_in_unavailable"
+
+
 class NodeUnavailableError(PaddockAPIError):
     """The machine where it is does not answer.
 
@@ -277,6 +283,7 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         AuditUnavailableError,
         EngineUnavailableError,
         ClusterUnavailableError,
+        SignInUnavailableError,
         NodeUnavailableError,
         InternalServerError,
     )

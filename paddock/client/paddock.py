@@ -31,6 +31,7 @@ from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.templates import Templates
 from paddock.client.transport import Transport
+from paddock.client.users import Users
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
@@ -69,6 +70,7 @@ class _Client(Face[F]):
         self.models: Models[F] = Models(link)
         self.tools: Tools[F] = Tools(link)
         self.keys: Keys[F] = Keys(link)
+        self.users: Users[F] = Users(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
         self.secrets: Secrets[F] = Secrets(link, "/api")

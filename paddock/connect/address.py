@@ -9,6 +9,7 @@ from typing import Protocol
 
 from paddock.connect.contexts import CONTEXT_VARIABLE, load_contexts
 from paddock.connect.errors import NoAddressError
+from paddock.connect.renewal import renewed
 
 URL_VARIABLE = "PADDOCK_URL"
 KEY_VARIABLE = "PADDOCK_KEY"
@@ -62,7 +63,7 @@ def find_address(
     asked = key if key is not None else None if key_file is None else key_in(key_file)
     if context is not None and url is None:
         chosen = load_contexts().named(context)
-        return Address(chosen.url, chosen.key if asked is None else asked)
+        return Address(chosen.url, renewed(context) if asked is None else asked)
     if asked is None:
         asked = os.environ.get(KEY_VARIABLE) or None
     named = url if url is not None else os.environ.get(URL_VARIABLE) or None
@@ -71,11 +72,11 @@ def find_address(
         name = os.environ.get(CONTEXT_VARIABLE) or contexts.current
         if name is not None:
             chosen = contexts.named(name)
-            return Address(chosen.url, chosen.key if asked is None else asked)
+            return Address(chosen.url, renewed(name) if asked is None else asked)
     if named is not None and asked is not None:
         return Address(named, asked)
-    if named is not None and (known := load_contexts().of_url(named)) is not None:
-        return Address(named, known.key)
+    if named is not None and (known := load_contexts().name_of_url(named)) is not None:
+        return Address(named, renewed(known))
     here = _Installed() if local is None else local()
     place = here.find_url() if named is None else named
     if asked is not None:

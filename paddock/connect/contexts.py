@@ -7,7 +7,7 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,25 @@ _MOST_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """How the token of a context is renewed at its issuer. `until`: seconds since 1970."""
+
+    token_endpoint: str
+    client_id: str
+    refresh_token: str = field(repr=False)
+    resource: str | None
+    # Whether the ID token is the credential, and not the access token.
+    uses_id_token: bool
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
-    """A control plane's URL, and the key for it."""
+    """A control plane's URL, and the key or token for it; `renewal` for a token that has one."""
 
     url: str
     key: str = field(repr=False)
+    renewal: Renewal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +56,11 @@ class Contexts:
             )
         return self.by_name[name]
 
-    def of_url(self, url: str) -> Context | None:
+    def name_of_url(self, url: str) -> str | None:
         """The current context if it has that URL, else the first one that has."""
         url = url.rstrip("/")
         ordered = sorted(self.by_name, key=lambda name: name != self.current)
-        found = (self.by_name[name] for name in ordered)
-        return next((each for each in found if each.url.rstrip("/") == url), None)
+        return next((n for n in ordered if self.by_name[n].url.rstrip("/") == url), None)
 
     def with_one(self, name: str, context: Context) -> "Contexts":
         """With that context, which is the current one then. Raises: NoAddressError for the name."""
@@ -109,7 +122,12 @@ def save_contexts(contexts: Contexts) -> None:
     document = {
         "current": contexts.current,
         "contexts": {
-            name: {"url": each.url, "key": each.key} for name, each in contexts.by_name.items()
+            name: {
+                "url": each.url,
+                "key": each.key,
+                **({} if each.renewal is None else {"renewal": asdict(each.renewal)}),
+            }
+            for name, each in contexts.by_name.items()
         },
     }
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # with mode 0600
@@ -132,6 +150,7 @@ def _read(document: Any) -> Contexts:
         url, key = each["url"], each["key"]
         if not isinstance(url, str) or not isinstance(key, str):
             raise TypeError(name)
-        found[name] = Context(url, key)
+        renewal = each.get("renewal")
+        found[name] = Context(url, key, None if renewal is None else Renewal(**renewal))
     current = document["current"]
     return Contexts(found, current if current in found else None)

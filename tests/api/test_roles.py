@@ -24,7 +24,7 @@ METRICS = "pdk_key-of-the-monitoring"
 
 # Every operation is listed on purpose, so that a new one must be assigned to an access.
 DECLARED = {
-    Access.OPEN: "healthz readyz",
+    Access.OPEN: "healthz readyz list_issuers redeem_sign_in",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_ports read_output list_code_contexts "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
@@ -57,10 +57,12 @@ DECLARED = {
     Access.ADMIN: "archive_audit reindex_audit list_archives "
     "show_retention export_owner erase_owner "
     "list_keys create_key revoke_key rotate_key "
+    "list_users revoke_user "
     "show_node drain_node undrain_node forget_node move_session",
     Access.METRICS: "metrics",
 }
 _MISSING = {
+    "redeem_sign_in",
     *("show_pack", "read_shell", "show_volume", "show_snapshot"),
     *("show_template", "build_template"),
 }

@@ -93,8 +93,8 @@ class ServedPlane:
 
 
 @asynccontextmanager
-async def served_plane() -> AsyncIterator[ServedPlane]:
-    """A control plane that is served, in a state directory of its own."""
+async def served_plane(**members: Any) -> AsyncIterator[ServedPlane]:
+    """A control plane that is served, in a state directory of its own; with further settings."""
     with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
         served = ServedPlane(
             Settings(
@@ -105,6 +105,7 @@ async def served_plane() -> AsyncIterator[ServedPlane]:
                 hello_timeout=WAIT_SECONDS,
                 workspace_quota="none",
                 max_active=200,
+                **members,
             )
         )
         try:

@@ -118,7 +118,7 @@ def test_a_current_one_that_is_gone_is_none() -> None:
     document = json.loads(contexts_path().read_text())
     contexts_path().write_text(json.dumps({**document, "current": "gone"}))
     assert load_contexts().current is None
-    assert load_contexts().without("one").of_url(ONE.url) is None
+    assert load_contexts().without("one").name_of_url(ONE.url) is None
     for wrong in ("", "../x", "a b", "-a"):
         with pytest.raises(NoAddressError):
             Contexts().with_one(wrong, ONE)

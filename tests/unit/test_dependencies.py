@@ -50,10 +50,12 @@ FRAMEWORKS = {
 FOREIGN = ROOT / "tests" / "foreign"
 RUN = declared(PROJECT["dependencies"])
 # What only nodes and gateways of a cluster import.
-CLUSTER = declared(PROJECT["optional-dependencies"]["cluster"])
-# What only servers import that send traces and metrics.
-OTEL = declared(PROJECT["optional-dependencies"]["otel"])
-EXTRAS = CLUSTER | OTEL
+# What only nodes and gateways of a cluster import, and servers with users or telemetry.
+EXTRAS = {
+    name: version
+    for extra in ("cluster", "oidc", "otel")
+    for name, version in declared(PROJECT["optional-dependencies"][extra]).items()
+}
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
@@ -94,7 +96,7 @@ def test_each_framework_is_an_extra_of_the_client_alone() -> None:
     assert extras == {name: [wanted] for name, (wanted, _) in FRAMEWORKS.items()}
     assert client["entry-points"] == {"inspect_ai": {"paddock": "paddock.integrations.inspect"}}
     assert server["optional-dependencies"] == {
-        name: PROJECT["optional-dependencies"][name] for name in ("cluster", "otel")
+        name: PROJECT["optional-dependencies"][name] for name in ("cluster", "oidc", "otel")
     }
     assert server["entry-points"].keys() == {"paddock.server"}
 

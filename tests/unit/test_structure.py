@@ -184,10 +184,10 @@ def test_the_agent_needs_the_standard_library_only() -> None:
 
 
 def test_the_domain_knows_no_http() -> None:
-    """The exceptions send messages, models' calls and sessions by POST, or serve servers."""
+    """The exceptions send messages, calls of models and issuers, and sessions, or serve servers."""
     posting = {
         *("ground/http_post.py", "ground/http_connector.py", "work/models/transport.py"),
-        "operate/moves/way.py",
+        *("operate/moves/way.py", "rules/oidc/issuer_fetch.py"),
     }
     for path in modules("orchestrator"):
         name = path.relative_to(ROOT / "orchestrator").as_posix()

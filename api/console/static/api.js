@@ -35,9 +35,27 @@ export function withQuery(path, members) {
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 
+// A token of an issuer is replaced so long before it expires.
+const EARLY_MS = 30_000;
+let refreshing = null;
+
+/** What proves who calls: the key or handle, or the token of an issuer, which is kept fresh. */
+async function token() {
+  const given = credential();
+  if (!given?.refresh || given.until - Date.now() > EARLY_MS) return given?.token;
+  // A refresh token may be used once, however many calls wait for the next.
+  refreshing ??= (async () => {
+    const { refreshed } = await import("./pages/sign_in_elsewhere.js");
+    const next = await refreshed(given);
+    if (credential()?.refresh === given.refresh) keepCredential(next);
+  })().catch(() => {}).finally(() => { refreshing = null; });
+  await refreshing;
+  return credential()?.token;
+}
+
 /** The response of a call. Throws a Problem, or a TypeError if nothing answers. */
 export async function request(method, path, { json, body, signal, headers: more } = {}) {
-  const headers = { ...more, Authorization: `Bearer ${credential()?.token}` };
+  const headers = { ...more, Authorization: `Bearer ${await token()}` };
   if (json !== undefined) headers["Content-Type"] = "application/json";
   const options = { method, headers, signal, body: json === undefined ? body : JSON.stringify(json) };
   const response = await attempt(() => fetch(path, options), method === "GET" ? READS : 1);

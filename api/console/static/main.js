@@ -5,6 +5,7 @@ import { credential, keepCredential } from "./api.js";
 import { Live, useLive } from "./live.js";
 import { Later, useStrip } from "./parts.js";
 import { SignIn } from "./pages/sign_in.js";
+import { returned } from "./pages/sign_in_elsewhere.js";
 import { Overview } from "./pages/overview.js";
 import { Session } from "./pages/session.js";
 import { Approvals, useNotifications } from "./pages/approvals.js";
@@ -111,11 +112,13 @@ function Frame({ given, onLeave }) {
     <${Stale} live=${live} /><main tabindex="-1"><${Page} live=${live} parts=${parts} query=${query} /></main>`;
 }
 
-function App() {
+function App({ problem }) {
   const [given, setGiven] = useState(credential());
   const keep = (value) => { keepCredential(value); setGiven(value); };
-  if (!given) return html`<${SignIn} onSignIn=${keep} />`;
+  if (!given) return html`<${SignIn} onSignIn=${keep} problem=${problem} />`;
   return html`<${Frame} given=${given} onLeave=${() => { location.hash = ""; keep(null); }} />`;
 }
 
-render(html`<${App} />`, document.body);
+/** Whoever comes back from an issuer of tokens is signed in before the first page. */
+const problem = await returned().then((found) => found && keepCredential(found), (failed) => failed);
+render(html`<${App} problem=${problem instanceof Error ? problem : null} />`, document.body);

@@ -28,6 +28,7 @@ STATUSES = {
     "audit_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "engine_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "cluster_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "sign_in_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "node_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
 }

@@ -21,6 +21,7 @@ from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.operate.operator.followed_keys import FollowedKeys
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
+from orchestrator.rules.oidc.issuers_file import IssuersFile
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.templates.template_files import TemplateFiles
@@ -51,8 +52,8 @@ _UNREADABLE = "reading it failed; the log says how"
 class Reload:
     """The operator's present configuration.
 
-    `levels`, `session_policies`, `templates`, `keys`, `images`, `secrets` and `tools` follow its
-    files.
+    `levels`, `session_policies`, `templates`, `keys`, `issuers`, `images`, `secrets` and `tools`
+    follow its files.
 
     `problems` has, by file, why the latest version is not in force.
     """
@@ -68,6 +69,7 @@ class Reload:
         in_cluster = self._in_cluster = settings.cluster is not None
         self.key_files = FollowedKeys(settings)
         self.keys = self.key_files.ring
+        self.issuers = IssuersFile(settings.oidc_file)
         # A file must exist to be watched.
         ensure_file(settings.images_path)
         # They are taken before the files are read, so that an edit during the read is noticed.
@@ -90,6 +92,10 @@ class Reload:
             *self.key_files.sources(),
             Source(None, lambda: [images_path], read_images, False, images_seen),
         ]
+        if (issuers := settings.oidc_file) is not None:
+            self._sources.append(
+                Source(None, lambda: [issuers], self.issuers.reading, True, self.issuers.seen)
+            )
         if directory is not None:
             files = partial(files_or_folder, table_files, directory)
             self._sources.append(

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.access.users import SignedInUsers
 
 
 class KeyExpiry:
@@ -12,8 +13,11 @@ class KeyExpiry:
     Call `start` to begin and `close` to end.
     """
 
-    def __init__(self, keys: KeyRing) -> None:
+    def __init__(self, keys: KeyRing, users: SignedInUsers | None = None) -> None:
+        """`users` are those that the keys know, if any."""
         self._keys = keys
+        if users is not None:
+            users.on_sign_in(self._arm)
         self._timer: asyncio.TimerHandle | None = None
         self._ignore = keys.on_change(self._arm)
 

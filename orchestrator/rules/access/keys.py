@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from orchestrator.ground.errors import UnauthorizedError
@@ -19,6 +19,8 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.key_scopes import Scopes
 
 ADMIN_NAME = "admin"
+# In the names of users, and in no key's.
+USER_MARK = "@"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -87,8 +89,28 @@ class Principal:
         return self.sees_owner in (None, owner)
 
 
+class Users(Protocol):
+    """Whom else a ring of keys knows: users who sign in elsewhere, each with names of their own."""
+
+    def authenticate(self, sha256: str) -> Principal | None:
+        """The user whose token has that digest; None for an unknown one, or of one who left."""
+
+    def current(self, sha256: str) -> Principal | None:
+        """The user as they are now, by the `sha256` of their principal."""
+
+    def named(self, name: str) -> Principal | None:
+        """The user with that name, signed in or not any more."""
+
+    def holds(self, owner: str, since: datetime) -> bool:
+        """Whether handles of the owner's sessions that began at `since` are still valid."""
+
+    @property
+    def next_expiry(self) -> datetime | None:
+        """The time when the next sign-in, or the next handle, expires."""
+
+
 class KeyRing:
-    """The API keys of this instance, stored as digests only."""
+    """The API keys of this instance, stored as digests only, and the users who sign in."""
 
     def __init__(
         self, principals: dict[str, Principal], admin_key_file: Path | None = None
@@ -104,19 +126,29 @@ class KeyRing:
         # Keys that were removed since the start. Their sessions continue with the same bounds.
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
+        self._users: Users | None = None
         self._listeners: list[Callable[[], None]] = []
         # Is told of each use of a valid key.
         self.on_use: Callable[[Principal], None] | None = None
 
+    def know(self, users: Users) -> None:
+        """From now on, it knows these users besides its keys."""
+        self._users = users
+
     def authenticate(self, secret: str) -> Principal | None:
-        """The principal of a key; None for an unknown key.
+        """The principal of a key, or of a user's token; None for an unknown one.
 
         The look-up is by digest, so its timing reveals nothing about a key. Raises:
         UnauthorizedError if the key has expired.
         """
-        principal = self._principals.get(digest(secret))
+        sha256 = digest(secret)
+        principal = self._principals.get(sha256)
         if principal is not None and _expired(principal):
             raise UnauthorizedError("the key has expired: ask the operator for another one")
+        if principal is None and self._users is not None:
+            principal = self._users.authenticate(sha256)
+            if principal is not None and _expired(principal):
+                raise UnauthorizedError("the sign-in has expired: sign in again")
         if principal is not None and self.on_use is not None:
             self.on_use(principal)
         return principal
@@ -124,11 +156,24 @@ class KeyRing:
     def current(self, principal: Principal) -> Principal | None:
         """The caller's key as it is now; None if it was removed, replaced or has expired."""
         known = self._principals.get(principal.sha256)
+        if known is None and self._users is not None:
+            known = self._users.current(principal.sha256)
         return None if known is None or _expired(known) else known
 
     def named(self, name: str) -> Principal | None:
-        """The principal of the key with that name, expired or not."""
-        return self._by_name.get(name)
+        """The principal of the key or user with that name, expired or not."""
+        known = self._by_name.get(name)
+        return self._users.named(name) if known is None and self._users is not None else known
+
+    def holds(self, owner: str, since: datetime) -> bool:
+        """Whether the handle of a session that the owner created at `since` is still valid.
+
+        A key's handles outlive it; those of users who have left end. Nobody vouches for users if
+        nobody can sign in.
+        """
+        if USER_MARK not in owner:
+            return True
+        return self._users is not None and self._users.holds(owner, since)
 
     @property
     def all(self) -> list[Principal]:
@@ -175,13 +220,15 @@ class KeyRing:
             self._removed[name] = Principal(name, Role.OPERATOR, bounds=_OF_NOBODY, scopes=scopes)
 
     def _entry(self, name: str) -> Principal | None:
-        return self._by_name.get(name) or self._removed.get(name)
+        return self.named(name) or self._removed.get(name)
 
     @property
     def next_expiry(self) -> datetime | None:
         """The time when the next key expires."""
         now = datetime.now(UTC)
-        moments = (known.expires_at for known in self._principals.values())
+        moments = [known.expires_at for known in self._principals.values()]
+        if self._users is not None:
+            moments.append(self._users.next_expiry)
         return min((moment for moment in moments if moment and moment > now), default=None)
 
     def replace(self, other: "KeyRing") -> None:

@@ -12,6 +12,11 @@ class AccessSettings(BaseModel):
     keys_file: AbsolutePath | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."
     )
+    oidc_file: AbsolutePath | None = Field(
+        default=None,
+        description="The file of the issuers by which users sign in. Unset: only keys are "
+        "accepted.",
+    )
     admin_key: Secret | None = Field(
         default=None,
         description="The admin key, at least 16 visible ASCII characters. Unset: one is created at "

@@ -130,6 +130,9 @@ export class EngineUnavailableError extends PaddockAPIError {}
 /** The cluster's database does not answer: what needs it is refused, the rest goes on. */
 export class ClusterUnavailableError extends PaddockAPIError {}
 
+/** The issuer of tokens does not answer, so nobody new can sign in. */
+export class SignInUnavailableError extends PaddockAPIError {}
+
 /** The machine where it is does not answer; with 502, the record says what was carried out. */
 export class NodeUnavailableError extends PaddockAPIError {}
 
@@ -158,6 +161,7 @@ export const ERRORS: Readonly<Record<string, typeof PaddockAPIError>> = {
   audit_unavailable: AuditUnavailableError,
   engine_unavailable: EngineUnavailableError,
   cluster_unavailable: ClusterUnavailableError,
+  sign_in_unavailable: SignInUnavailableError,
   node_unavailable: NodeUnavailableError,
   internal_error: InternalServerError,
 };

@@ -44,6 +44,7 @@ _CODES: Mapping[str, str] = {
     "sandbox_unavailable": "unavailable",
     "engine_unavailable": "unavailable",
     "cluster_unavailable": "unavailable",
+    "sign_in_unavailable": "unavailable",
     "node_unavailable": "unavailable",
     "audit_unavailable": "unavailable",
     "misdirected_request": "invalid_argument",

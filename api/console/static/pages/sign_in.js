@@ -3,14 +3,15 @@
 import { html, useState } from "../vendor/preact.js";
 import { Problem, get, keepCredential, ofSession } from "../api.js";
 import { Failure } from "../parts.js";
+import { Issuers } from "./sign_in_elsewhere.js";
 
 const UNKNOWN = "This key or handle is not known. The admin key is in admin.key in the state directory, or in PADDOCK_ADMIN_KEY; "
   + "`paddock keys create NAME` makes another.";
 
-export function SignIn({ onSignIn }) {
+export function SignIn({ onSignIn, problem }) {
   const [token, setToken] = useState("");
   const [session, setSession] = useState("");
-  const [error, setError] = useState(null);
+  const [error, setError] = useState(problem);
   const [busy, setBusy] = useState(false);
   const handle = token.startsWith("H-");
 
@@ -39,6 +40,7 @@ export function SignIn({ onSignIn }) {
       <input required autocomplete="off" value=${session} onInput=${(event) => setSession(event.target.value)} /></label>`}
     <button class="primary" disabled=${busy}>${busy ? "Signing in" : "Sign in"}</button>
     ${error && html`<${Failure} error=${error} />`}
+    <${Issuers} />
     <p class="hint">It is kept for this tab only, and sent to this address only.</p>
   </form></main>`;
 }

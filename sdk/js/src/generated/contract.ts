@@ -3092,6 +3092,51 @@ export type ShownDeadlines = {
   budget_at?: string | null | undefined;
 };
 
+/** A code of an issuer with what the page made for it, or a refresh token. */
+export type SignInBody = {
+  /** The issuer's `name`. */
+  issuer: string;
+  code?: string | null | undefined;
+  code_verifier?: string | null | undefined;
+  nonce?: string | null | undefined;
+  refresh_token?: string | null | undefined;
+};
+
+/** One issuer by which users sign in. Without `available`, it does not answer now. */
+export type SignInOffer = {
+  name: string;
+  /** What people call it. */
+  label: string;
+  issuer: string;
+  client_id: string;
+  scope: string;
+  /** What tokens are asked for (RFC 8707). */
+  resource: string | null;
+  /** Where the console is; null: not by the console. */
+  redirect_uri: string | null;
+  authorization_endpoint: string | null;
+  device_authorization_endpoint: string | null;
+  token_endpoint: string | null;
+  /** Which of its tokens is the credential. */
+  token: "access" | "id";
+  available: boolean;
+};
+
+/** All of them; none if only keys are accepted. */
+export type SignInOffers = {
+  items: readonly SignInOffer[];
+};
+
+/** A bearer token for this API. */
+export type SignInTokens = {
+  token: string;
+  refresh_token: string | null;
+  /** Seconds. */
+  expires_in: number;
+  name: string;
+  role: "admin" | "operator" | "viewer" | "metrics";
+};
+
 /** A signal by name (with or without SIG) or number. */
 export type SignalBody = {
   signal: "HUP" | "INT" | "QUIT" | "KILL" | "USR1" | "USR2" | "TERM" | "CONT" | "STOP" | "SIGHUP" | "SIGINT" | "SIGQUIT" | "SIGKILL" | "SIGUSR1" | "SIGUSR2" | "SIGTERM" | "SIGCONT" | "SIGSTOP" | 1 | 2 | 3 | 9 | 10 | 12 | 15 | 18 | 19;
@@ -3554,6 +3599,23 @@ export type Usages = {
   next: null;
   /** The nodes of the cluster that did not answer: what they have is not here. One machine has none. */
   missing?: readonly string[] | undefined;
+};
+
+/** A user who has signed in here. Handles of their sessions hold until `handles_until`. */
+export type User = {
+  name: string;
+  role: "admin" | "operator" | "viewer" | "metrics";
+  /** When the newest token was issued. */
+  issued_at: string;
+  until: string;
+  handles_until: string;
+  signed_in: boolean;
+};
+
+/** The users by name. */
+export type UserList = {
+  items: readonly User[];
+  next: null;
 };
 
 /** A volume. */
@@ -5425,6 +5487,41 @@ export interface Operations {
   revoke_key: {
     path: {
       /** A key's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** List the issuers by which users sign in */
+  list_issuers: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: SignInOffers;
+    events: never;
+  };
+  /** Redeem a code or a refresh token */
+  redeem_sign_in: {
+    path: {};
+    query: {};
+    body: SignInBody;
+    answer: SignInTokens;
+    events: never;
+  };
+  /** List the users who have signed in */
+  list_users: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: UserList;
+    events: never;
+  };
+  /** End a user's sign-ins */
+  revoke_user: {
+    path: {
+      /** A user's name, or `@` and an issuer's. */
       name: string;
     };
     query: {};

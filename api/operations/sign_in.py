@@ -1,0 +1,135 @@
+"""Sign-in by OpenID Connect, and the users who have signed in."""
+
+from datetime import UTC, datetime
+
+from api.shape.access import Access
+from api.shape.answers import Removed
+from api.shape.context import Context
+from api.shape.operation import operation
+from orchestrator.operate.operator.user_revocations import UserRevocations
+from orchestrator.rules.access.users import SignedIn
+from orchestrator.rules.oidc.sign_in import Offer, SignIn
+from paddock.contract.sign_in import (
+    SignInBody,
+    SignInOffer,
+    SignInOffers,
+    SignInTokens,
+    User,
+    UserList,
+)
+
+_TAG = "Sign-in"
+
+
+@operation(
+    "GET",
+    "/api/sign-in",
+    Access.OPEN,
+    tag=_TAG,
+    summary="List the issuers by which users sign in",
+    answers="The issuers, and where to go.",
+)
+async def list_issuers(context: Context, sign_in: SignIn) -> SignInOffers:
+    """The issuers in the operator's file; none if only keys are accepted."""
+    return SignInOffers(items=[_offer(each) for each in await sign_in.offers()])
+
+
+@operation(
+    "POST",
+    "/api/sign-in/token",
+    Access.OPEN,
+    tag=_TAG,
+    summary="Redeem a code or a refresh token",
+    answers="The token, which is a credential for this API.",
+    errors=(
+        *("not_found", "unauthorized", "permission_denied", "rate_limited"),
+        "sign_in_unavailable",
+    ),
+    examples={"refresh": {"issuer": "corp", "refresh_token": "8Yl2pWqk4Tn0"}},
+)
+async def redeem_sign_in(context: Context, sign_in: SignIn, body: SignInBody) -> SignInTokens:
+    """Passes it on to the issuer, with what concerns the client, and verifies what comes back.
+
+    The console does this for a page, which may call no other server. Programs can ask the issuer.
+    """
+    if body.refresh_token is not None:
+        form = {"grant_type": "refresh_token", "refresh_token": body.refresh_token}
+    else:
+        form = {
+            "grant_type": "authorization_code",
+            "code": body.code or "",
+            "code_verifier": body.code_verifier or "",
+        }
+    found = await sign_in.redeem(body.issuer, form, body.nonce)
+    return SignInTokens.model_validate(
+        {
+            "token": found.token,
+            "refresh_token": found.refresh_token,
+            "expires_in": found.expires_in,
+            "name": found.user.name,
+            "role": str(found.user.role),
+        }
+    )
+
+
+@operation(
+    "GET",
+    "/api/users",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="List the users who have signed in",
+    answers="The users by name.",
+)
+async def list_users(context: Context, sign_in: SignIn) -> UserList:
+    """The users whom this instance has seen, at most 16,384; of a cluster, this node's."""
+    now = datetime.now(UTC)
+    return UserList(items=[_user(each, now) for each in sign_in.users.all], next=None)
+
+
+@operation(
+    "DELETE",
+    "/api/users/{name}",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="End a user's sign-ins",
+    answers="Nothing that the user has from before now is valid any more.",
+)
+async def revoke_user(context: Context, user_revocations: UserRevocations, name: str) -> Removed:
+    """Refuses tokens that were issued before now, and handles of sessions from before now.
+
+    Streams and terminals end at once. `@corp` means all users of the issuer corp. The user may sign
+    in again: that is for the issuer, or a rule, to refuse.
+    """
+    await context.work.complete(user_revocations.revoke(context.principal.name, name))
+    return Removed()
+
+
+def _offer(offer: Offer) -> SignInOffer:
+    terms = offer.terms
+    return SignInOffer(
+        name=terms.name,
+        label=terms.label or terms.name,
+        issuer=terms.issuer,
+        client_id=terms.client_id,
+        scope=" ".join(terms.scopes),
+        resource=terms.resource,
+        redirect_uri=terms.redirect_uri,
+        authorization_endpoint=offer.authorization,
+        device_authorization_endpoint=offer.device,
+        token_endpoint=offer.token,
+        token=terms.token,
+        available=not offer.problem,
+    )
+
+
+def _user(user: SignedIn, now: datetime) -> User:
+    return User.model_validate(
+        {
+            "name": user.principal.name,
+            "role": str(user.principal.role),
+            "issued_at": user.issued_at,
+            "until": user.until,
+            "handles_until": user.until + user.holds,
+            "signed_in": user.until > now,
+        }
+    )

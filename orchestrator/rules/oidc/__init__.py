@@ -1,0 +1,1 @@
+"""Sign-in by OpenID Connect: the issuers of the operator, their tokens and users."""

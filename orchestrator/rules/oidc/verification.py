@@ -1,0 +1,64 @@
+"""Verifies a token by its issuer's keys, and says the same to everybody who is refused."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.ground.errors import SignInUnavailableError, UnauthorizedError
+from orchestrator.rules.oidc.issuer_fetch import IssuerError
+from orchestrator.rules.oidc.issuer_keys import IssuerKeys
+from orchestrator.rules.oidc.issuer_terms import IssuerTerms
+from orchestrator.rules.oidc.token_claims import (
+    BadTokenError,
+    check_recipient,
+    check_times,
+    header_of,
+    verified,
+)
+
+_REFUSED = "the token is not valid here, or has expired: sign in again"
+
+log = logging.getLogger(__name__)
+
+
+class Verified(NamedTuple):
+    """The claims, whose they are, and when it was issued and ends, in seconds since 1970."""
+
+    claims: dict[str, Any]
+    terms: IssuerTerms
+    issued: float
+    until: float
+
+
+async def verify(token: str, issuers: Mapping[str, IssuerKeys], now: float) -> Verified:
+    """Raises: UnauthorizedError; SignInUnavailableError if the issuer's keys are not known."""
+    name = "unknown"
+    try:
+        header = header_of(token)
+        issuer = issuers.get(header.issuer)
+        if issuer is None:
+            raise BadTokenError("it is of no issuer in the file")
+        terms, name = issuer.terms, issuer.terms.name
+        if header.algorithm not in terms.algorithms:
+            raise BadTokenError("its algorithm is not one of this issuer's `algorithms`")
+        key = await issuer.key_for(header)
+        if key is None:
+            raise BadTokenError("the issuer publishes no key that fits it")
+        claims = verified(token, header.algorithm, key)
+        check_recipient(claims, terms, header.typ)
+        issued, until = check_times(claims, terms, now)
+    except BadTokenError as error:
+        log.warning("a token is refused: %s", error, extra={"issuer": name})
+        raise UnauthorizedError(_REFUSED) from None
+    except IssuerError:
+        raise unavailable(name) from None
+    return Verified(claims, terms, issued, until)
+
+
+def unavailable(name: str) -> SignInUnavailableError:
+    """What users are told while the issuer can't be asked."""
+    return SignInUnavailableError(
+        f"sign-in by {name} does not work now, because it does not answer: try again in a minute; "
+        "if it lasts, tell the operator of this Paddock, whose log says why",
+        retry_after=30.0,
+    )

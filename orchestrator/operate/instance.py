@@ -26,9 +26,9 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.privacy.erasure import Erasing
 from orchestrator.operate.privacy.owner_export import OwnerExports
-from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates

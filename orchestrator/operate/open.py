@@ -24,10 +24,10 @@ from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGaug
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.privacy.erasure import Erasing
 from orchestrator.operate.privacy.owner_export import OwnerExports
 from orchestrator.operate.privacy.owners_files import OwnersFiles
-from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying

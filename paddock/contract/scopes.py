@@ -84,6 +84,14 @@ SCOPES: Mapping[str, Scope] = {
         "Archive the audit record and rebuild its index.",
         "archive_audit reindex_audit list_archives",
     ),
+    "owners": _scope(
+        "Show what is kept of owners, export and erase it.",
+        "show_retention export_owner erase_owner",
+    ),
+    "users": _scope(
+        "List users who have signed in, and revoke them.",
+        "list_users revoke_user",
+    ),
     "egress": _scope(
         "See and change what sessions may reach.",
         "show_egress list_egress_drafts change_egress add_egress_rules",

@@ -96,13 +96,15 @@ _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     OcsfKind(OcsfClass.NETWORK, 7, "Listen"): ("port.open",),
     OcsfKind(OcsfClass.ACCOUNT, 1, "Create"): ("key.create",),
     OcsfKind(OcsfClass.ACCOUNT, 6, "Delete"): ("key.revoke",),
+    OcsfKind(OcsfClass.ACCOUNT, 3, "Password Change"): ("key.rotate",),
+    OcsfKind(OcsfClass.ACCOUNT, 5, "Disable"): ("user.revoke",),
     _CREATE: (
         *("session.create", "session.spawn", "session.fork", "session.arrived"),
         *("hook.create", "volume.create", "template.start", "snapshot.start", "session.snapshot"),
         *("secret.set", "memory.write", "remember", "turn.start", "spawn", "approval.request"),
     ),
     _READ: (
-        *("memory.search", "recall", "facts", "fact?"),
+        *("owner.export", "memory.search", "recall", "facts", "fact?"),
         *("world.read", "world.list", "world.search", "world.fingerprint"),
     ),
     _UPDATE: (
@@ -115,6 +117,7 @@ _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     ),
     _DELETE: (
         *("session.close", "session.terminated", "hook.remove", "volume.remove"),
+        *("owner.erase", "owner.erased", "audit.erased"),
         *("snapshot.remove", "secret.remove", "memory.remove", "world.delete"),
         *("proposal.rollback", "proposal.end"),
     ),

@@ -19,8 +19,8 @@ class Later(Loop):
     def __init__(self) -> None:
         self.waits: list[tuple[float, Timer]] = []
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(seconds, callback, lambda: None)
+    def after(self, seconds: float, callback: Callable[[], None], *, always: bool = False) -> Timer:
+        timer = Timer(seconds, callback, lambda: None, always)
         self.waits.append((seconds, timer))
         return timer
 

@@ -25,6 +25,7 @@ from orchestrator.host.engine.base import (
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.link.listener import Listener
+from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.sockets import listening
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.policy.levels import effective_limits, load_levels
@@ -308,7 +309,10 @@ async def test_the_agent_is_configured_after_it_was_checked(
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
 
-    part, agent = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0), AgentPart(engine, None)
+    part, agent = (
+        HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0),
+        AgentPart(engine, None, Vouching(lambda: 60.0)),
+    )
     plan = plan_of(state_dir)
     await part.open(plan)
     assert said(plan) == ["hello"]
@@ -348,7 +352,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
 
     monkeypatch.setattr(engine, "logs", logs)
     hello = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0)
-    part, plan = AgentPart(engine, None), plan_of(state_dir)
+    part, plan = AgentPart(engine, None, Vouching(lambda: 60.0)), plan_of(state_dir)
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)

@@ -1,9 +1,11 @@
 """What is kept of an owner: shown, exported, and erased so that no byte of it is left."""
 
 import json
+import os
 import sqlite3
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -51,11 +53,12 @@ async def used(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
 
 
 def holding(directory: Path, word: str = CANARY) -> Iterator[Path]:
-    """The files below a directory whose bytes or names have the word."""
-    for path in directory.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as file:
-                if word in path.name or word.encode() in file.read():
+    """The files below a directory whose bytes or names have the word; some may vanish meanwhile."""
+    for parent, _, names in os.walk(directory):
+        for path in (Path(parent, name) for name in names):
+            with suppress(FileNotFoundError):
+                plain = path.is_file() and not path.is_symlink()
+                if plain and (word in path.name or word.encode() in path.read_bytes()):
                     yield path
 
 

@@ -132,6 +132,22 @@ async def test_live_sessions_are_named_and_nothing_changes(api: Api, settings: S
     assert (await api.json("GET", "/api/audit?operation=owner.erase"))["items"] == []
 
 
+async def test_what_is_gone_already_stops_no_erasure(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
+    await used(api, "archived")
+    await api.json("POST", "/api/audit/archives", json={"older_than": 60})
+    (file,) = settings.archive_path.glob("*" + archive_file.SUFFIX)
+    file.unlink()
+    left = settings.state_dir / "exports" / ".operator"
+    left.mkdir(parents=True)
+    (left / "memory.jsonl").write_text(CANARY)
+    await api.json("POST", OWNER + "/erase", json=REASON)
+    assert [*holding(settings.state_dir)] == []
+    assert (await api.json("GET", "/api/audit/archives"))["items"] == []
+
+
 async def test_bad_input(api: Api) -> None:
     for body in ({}, {"reason": ""}, {"reason": "x" * 513}, {"reason": 1}, {**REASON, "a": 1}):
         await api.problem(400, "validation_error", "POST", OWNER + "/erase", json=body)

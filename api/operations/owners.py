@@ -29,7 +29,8 @@ _ERRORS = ("not_found", "conflict", "audit_unavailable")
 )
 async def show_retention(context: Context, settings: Settings) -> Retention:
     """What the server keeps of sessions, where, and for how long by its settings."""
-    return Retention(items=[KeptContent(**kept._asdict()) for kept in retention(settings)])
+    items = [KeptContent(**kept._asdict()) for kept in retention(settings)]
+    return Retention(items=items, next=None)
 
 
 @operation(

@@ -100,4 +100,4 @@ class Retention(Model):
     )
 
     items: list[KeptContent]
-    next: None = None
+    next: None

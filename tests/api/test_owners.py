@@ -1,9 +1,11 @@
 """What is kept of an owner: shown, exported, and erased so that no byte of it is left."""
 
 import json
+import os
 import sqlite3
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -51,11 +53,12 @@ async def used(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
 
 
 def holding(directory: Path, word: str = CANARY) -> Iterator[Path]:
-    """The files below a directory whose bytes or names have the word."""
-    for path in directory.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as file:
-                if word in path.name or word.encode() in file.read():
+    """The files below a directory whose bytes or names have the word; some may vanish meanwhile."""
+    for parent, _, names in os.walk(directory):
+        for path in (Path(parent, name) for name in names):
+            with suppress(FileNotFoundError):
+                plain = path.is_file() and not path.is_symlink()
+                if plain and (word in path.name or word.encode() in path.read_bytes()):
                     yield path
 
 
@@ -127,6 +130,22 @@ async def test_live_sessions_are_named_and_nothing_changes(api: Api, settings: S
         assert "live-1" in problem["detail"]
     assert [*holding(settings.state_dir)]
     assert (await api.json("GET", "/api/audit?operation=owner.erase"))["items"] == []
+
+
+async def test_what_is_gone_already_stops_no_erasure(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
+    await used(api, "archived")
+    await api.json("POST", "/api/audit/archives", json={"older_than": 60})
+    (file,) = settings.archive_path.glob("*" + archive_file.SUFFIX)
+    file.unlink()
+    left = settings.state_dir / "exports" / ".operator"
+    left.mkdir(parents=True)
+    (left / "memory.jsonl").write_text(CANARY)
+    await api.json("POST", OWNER + "/erase", json=REASON)
+    assert [*holding(settings.state_dir)] == []
+    assert (await api.json("GET", "/api/audit/archives"))["items"] == []
 
 
 async def test_bad_input(api: Api) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,7 @@ from tests.support.box import PATIENCE
 from tests.support.cluster_store import CLUSTER, opened
 from tests.support.fake_cluster import no_tls
 from tests.support.postgres import FreshDatabase
+from tests.support.until import until
 
 # Names of keys, whose secrets the cluster's database makes.
 ADMIN_KEY, CI_KEY, OTHER_KEY = "root", "ci", "other"
@@ -82,6 +83,11 @@ class _Served:
             return found
 
 
+async def _known(node: Node, ring: Mapping[str, Principal]) -> None:
+    """Waits until the node has heard of all keys."""
+    await until(lambda: ring.keys() <= {key.sha256 for key in node.plane.keys.all})
+
+
 @pytest.fixture
 async def served(nodes: Sequence[Node], postgres: FreshDatabase) -> AsyncIterator[_Served]:
     async with AsyncExitStack() as closers:
@@ -90,7 +96,7 @@ async def served(nodes: Sequence[Node], postgres: FreshDatabase) -> AsyncIterato
         ring = {digest(secrets[key.name]): key for key in KEYS}
         servers = {}
         for name, node in zip(("one", "two"), nodes, strict=True):
-            node.plane.keys.replace(KeyRing(ring))
+            await _known(node, ring)
             node.plane.settings.node_labels["zone"] = "a"
             server = servers[name] = TestServer(create_node_app(node.plane))
             await server.start_server(**node_options(node.plane), shutdown_timeout=0.1)

@@ -299,7 +299,7 @@ async def test_a_program_that_misses_something_ends_the_session(packed: Packed, 
     assert event["args"]["path"] == "/workspace/src/secret.py"
     assert event["args"]["manifest_id"] == "fix"
     assert event["args"]["syscall"] == "openat"
-    after = (await operations(box))[-3:]
+    after = await operations(box)
     assert after.index("session.terminated") < after.index(
         "coordination.context_refinement_request"
     )

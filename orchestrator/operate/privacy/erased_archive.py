@@ -17,8 +17,11 @@ def erase_archive(path: Path) -> Seal | None:
     """Erases the content of an archived chain, with its approvals and evidence.
 
     None: it has events of an earlier version, whose content can't be taken away, so the file is
-    removed. The file is replaced in one step. Raises: ArchiveError, OSError.
+    removed, or the file has gone before, as an operator may remove it. It is replaced in one step.
+    Raises: ArchiveError, OSError.
     """
+    if not path.exists():
+        return None
     verified = archive_file.verify(path)
     if not verified.verdict.ok:
         raise ArchiveError(f"{path}: the chain is not whole: {verified.verdict.reason}")

@@ -152,6 +152,8 @@ class Erasing:
         files, owner = self._files, done.owner
         exported = files.exports / f"{owner}{SUFFIX}"
         await self._on_disk(owner, partial(exported.unlink, missing_ok=True))
+        # What an export that was killed has left.
+        await self._on_disk(owner, partial(_remove, files.exports / f".{owner}"))
         await files.workspaces.purge_of(owner)
         while volumes := await files.volumes.page(owner, ("", ""), _PAGE):
             for each in volumes:

@@ -90,7 +90,7 @@ class OwnerExports:
             draft = self._files.exports / f".{owner}"
             try:
                 await self._call(partial(_make, draft))
-                self._check_disk(self._files.exports)
+                await self._call(partial(self._check_disk, self._files.exports))
                 count = await self._write_rows(owner, draft)
                 trees = await self._trees(owner)
                 sha256, size = await self._call(

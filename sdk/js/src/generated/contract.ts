@@ -2529,7 +2529,7 @@ export type Results = {
 /** All kinds of content. */
 export type Retention = {
   items: readonly KeptContent[];
-  next?: null | undefined;
+  next: null;
 };
 
 /** What was discarded. */

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.cluster import images, joining, network, removal
+from scripts.cluster.composed import Composed
 from scripts.cluster.database import Database, programs
 from scripts.cluster.gateways import Gateway
 from scripts.cluster.kubernetes import Kubernetes
@@ -95,6 +96,19 @@ class Cluster:
             for gateway in self.gateways():
                 gateway.start()
                 report(f"{gateway.name} is ready on {gateway.url}")
+
+    def compose(self, nodes: int, image: str, control_plane: str, report: Report) -> Composed:
+        """Runs `compose.yaml` with `deploy/compose.yaml` on each machine.
+
+        `control_plane` is the image that these files name. Returns when nodes and gateways are
+        ready. Raises: ClusterError, DatabaseError.
+        """
+        with self._machines(nodes, [image, control_plane], report) as machines:
+            made = Composed(self.layout, self.layout.read(), self.database, machines)
+            made.deploy()
+            for url in made.gateways:
+                report(f"a gateway is ready on {url}")
+            return made
 
     def swarm(self, nodes: int, image: str, control_plane: str, report: Report) -> Swarm:
         """Joins the engines of the machines, and runs `deploy/swarm` there with these images.

@@ -49,9 +49,9 @@ async def taken(
                 ids = high.session.id, low.session.id
         async with running(settings) as plane:
             found = {each.id: each for each in plane.sessions.registry.live}
-            boxes = [Box(plane, found[each]) for each in ids]
-            command = boxes[0].session.commands[waiting.id]
-            yield TakenOver(plane, protocol, *boxes, command)
+            high, low = (Box(plane, found[each]) for each in ids)
+            command = high.session.commands[waiting.id]
+            yield TakenOver(plane, protocol, high, low, command)
             await clear(plane)
 
 

@@ -100,9 +100,12 @@ async def files(call: Call) -> web.Response:
     name, digest = _name(call), call.context.path["hash"]
     build = call.context.kept.of(Builds).latest(call.context.principal.account, name)
     uploaded = build.upload(digest)
-    query = urlencode({_ADDRESS: uploaded.token})
+    query, node = {_ADDRESS: uploaded.token}, call.plane.settings.node
+    if node is not None:
+        query["node"] = node  # a gateway knows by it who waits for the files
     url = call.request.url.with_query(None)
-    return views.answer({"present": uploaded.spool is not None, "url": f"{url}?{query}"}, 201)
+    shown = {"present": uploaded.spool is not None, "url": f"{url}?{urlencode(query)}"}
+    return views.answer(shown, 201)
 
 
 def upload_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:

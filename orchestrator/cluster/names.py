@@ -36,7 +36,7 @@ class TakenName:
         return not self.owner.startswith(_OF_EACH_NODE)
 
 
-class Names(Protocol):
+class NameClaims(Protocol):
     """Who has which name. As for `Places`, an `Effect` reaches the cluster after its commit."""
 
     async def take(self, name: TakenName) -> None:

@@ -325,7 +325,8 @@ async def test_tags_are_changed_where_the_template_is(
         body = {member: name, "tags": ["v2"]}
         assert (await cluster.sent(method, path, body=body, headers=E2B))["node"] == "b"
     # What is wrong, a node says.
-    for wrong in ({}, {member: 7}, {member: "other"}, []):
+    bodies: list[Any] = [{}, {member: 7}, {member: "other"}, []]
+    for wrong in bodies:
         await cluster.sent(method, path, body=wrong, headers=E2B)
 
 

@@ -29,7 +29,7 @@ class PostgresNames:
         self._outbox = outbox
 
     async def take(self, name: TakenName) -> None:
-        """As `Names.take`."""
+        """As `NameClaims.take`."""
         if not name.is_of_key:
             return
         await self._outbox.delivered()
@@ -53,11 +53,11 @@ class PostgresNames:
         await self._database.transaction(work)
 
     def freed(self, thing_id: str) -> Effect:
-        """As `Names.freed`."""
+        """As `NameClaims.freed`."""
         return self._outbox.telling(Kind.FREED, messages.freed(thing_id))
 
     async def mine(self) -> frozenset[str]:
-        """As `Names.mine`."""
+        """As `NameClaims.mine`."""
         await self._outbox.delivered()
 
         async def work(connection: DatabaseConnection) -> frozenset[str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.cluster.names import Names
+from orchestrator.cluster.names import NameClaims
 from orchestrator.ground.errors import (
     ConflictError,
     NotFoundError,
@@ -62,7 +62,7 @@ class NamedSnapshots:
         database: Database,
         recorder: Recorder,
         storage: Storage,
-        names: Names,
+        names: NameClaims,
     ) -> None:
         self._database = database
         self._recorder = recorder

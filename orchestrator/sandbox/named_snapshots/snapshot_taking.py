@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from orchestrator.cluster.names import Names
+from orchestrator.cluster.names import NameClaims
 from orchestrator.ground.errors import ConflictError, RateLimitedError
 from orchestrator.ground.events import EventDraft, Made, now
 from orchestrator.ground.fault_points import FaultPoint
@@ -46,7 +46,7 @@ class SnapshotTaking:
         storage: Storage,
         files: SnapshotFiles,
         copies: asyncio.Semaphore,
-        names: Names,
+        names: NameClaims,
         take_back: Callable[[NamedSnapshot, BaseException], Awaitable[None]],
         give_back: Callable[[NamedSnapshot], Awaitable[None]],
     ) -> None:

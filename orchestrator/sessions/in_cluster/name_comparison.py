@@ -7,7 +7,7 @@ what it had before, has things whose names nobody keeps for it.
 import logging
 import sqlite3
 
-from orchestrator.cluster.names import NamedKind, Names, TakenName
+from orchestrator.cluster.names import NameClaims, NamedKind, TakenName
 from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import together
@@ -25,7 +25,7 @@ UNION ALL SELECT 'snapshot', owner, name, id FROM snapshots WHERE name IS NOT NU
 class NameComparison:
     """Of this node with its cluster."""
 
-    def __init__(self, names: Names, database: Database) -> None:
+    def __init__(self, names: NameClaims, database: Database) -> None:
         self._names = names
         self._database = database
 

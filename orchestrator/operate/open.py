@@ -25,9 +25,10 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.operator.user_revocations import UserRevocations
-from orchestrator.operate.privacy.erasure import Erasing
-from orchestrator.operate.privacy.owner_export import OwnerExports
-from orchestrator.operate.privacy.owners_files import OwnersFiles
+from orchestrator.operate.privacy.owner_requests import OwnerRequests, SharedOwners
+from orchestrator.operate.privacy.owners_content import OwnersContent
+from orchestrator.operate.privacy.owners_copies import OwnersCopies
+from orchestrator.operate.privacy.owners_in_cluster import OwnersInCluster
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
@@ -61,8 +62,7 @@ class OperateFloor:
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
-    erasing: Erasing
-    owner_exports: OwnerExports
+    owner_requests: OwnerRequests
     usage: UsageHistory
     key_edits: KeyEdits
     last_uses: LastUses
@@ -113,7 +113,6 @@ async def open_operate(
     )
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
-    erasing, exports = _privacy(settings, ground, host, record, sandbox, work, sessions, closers)
     _anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
     last_uses = LastUses(ground.database, rules.keys)
@@ -167,6 +166,9 @@ async def open_operate(
     await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
     if settings.exports:
         await _export(settings, ground, host, record, closers)
+    owner_requests = _owners(
+        settings, ground, host, cluster, record, sandbox, work, sessions, hooks, closers
+    )
     if cluster.following is not None:
         cluster.following.start(tasks)
         closers.push_async_callback(cluster.following.close)
@@ -180,8 +182,7 @@ async def open_operate(
         templates,
         warm,
         archiving,
-        erasing,
-        exports,
+        owner_requests,
         usage,
         KeyEdits(settings, reload, record.recorder),
         last_uses,
@@ -283,34 +284,46 @@ def _survive(
     closers.push_async_callback(taking.close)
 
 
-def _privacy(
+def _owners(
     settings: Settings,
     ground: GroundFloor,
     host: HostFloor,
+    cluster: ClusterFloor,
     record: RecordFloor,
     sandbox: SandboxFloor,
     work: WorkFloor,
     sessions: Sessions,
+    hooks: Hooks,
     closers: AsyncExitStack,
-) -> tuple[Erasing, OwnerExports]:
+) -> OwnerRequests:
     """Erases and exports what owners have; erasures of an earlier run go on."""
-    files = OwnersFiles(
+    content = OwnersContent(
+        ground.database,
+        record.recorder,
+        sessions.registry,
+        host.node.storage,
         sandbox.workspaces,
         sandbox.volumes,
         sandbox.named_snapshots,
         work.memory,
+        record.secrets,
+        hooks,
         settings.state_dir / "evidence",
         settings.archive_path,
         settings.state_dir / "exports",
+        record.room.check_disk,
+        ground.scrub,
     )
-    erasing = Erasing(ground.database, record.recorder, sessions.registry, files, ground.scrub)
-    erasing.start(ground.tasks)
-    closers.push_async_callback(erasing.close)
-    exports = OwnerExports(
-        ground.database, record.recorder, host.node.storage, files, record.room.check_disk
-    )
-    closers.push_async_callback(exports.close)
-    return erasing, exports
+    shared = None
+    if cluster.shared is not None:
+        nodes = OwnersInCluster(cluster.shared, settings.node or "", cluster.outbox)
+        shared = SharedOwners(nodes, OwnersCopies(cluster.shared))
+    requests = OwnerRequests(content, shared)
+    if cluster.following is not None:
+        cluster.following.add(requests.update)
+    requests.start(ground.tasks)
+    closers.push_async_callback(requests.close)
+    return requests
 
 
 def _anchor(

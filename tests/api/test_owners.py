@@ -1,11 +1,8 @@
 """What is kept of an owner: shown, exported, and erased so that no byte of it is left."""
 
 import json
-import os
 import sqlite3
 import tarfile
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -23,12 +20,10 @@ from paddock.audit import archive_file
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
-from tests.support.fake_agent import Play
+from tests.support.owned import CANARY, REASON, holding, used
 from tests.support.until import until
 
 OWNER = "/api/owners/operator"
-CANARY = "c4n4ry0f7h3f1l3"
-REASON = {"reason": "asked for by letter"}
 
 
 class LongAfter(datetime):
@@ -39,36 +34,13 @@ class LongAfter(datetime):
         return super().now(tz) + timedelta(days=365)
 
 
-async def used(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
-    """A session that has the canary in every place, and has ended."""
-    api.agents.plays["printf"] = Play(f"{CANARY}\n".encode())
-    body = {"id": session_id, "permission_level": "high", "labels": {"is": CANARY}}
-    made = await api.session(key=key, **body, env={"TOKEN": CANARY})
-    path = f"/api/sessions/{session_id}"
-    await api.json("POST", f"{path}/exec", json={"argv": ["printf", CANARY]}, key=key)
-    await api.call("PUT", f"{path}/files/{CANARY}.txt", data=CANARY.encode(), key=key)
-    Path(made["workspace"]["root_dir"], "kept.txt").write_text(CANARY)
-    await api.json("POST", f"{path}/memory", json={"text": f"note {CANARY}"}, key=key)
-    await api.call("DELETE", path, key=key)
-
-
-def holding(directory: Path, word: str = CANARY) -> Iterator[Path]:
-    """The files below a directory whose bytes or names have the word; some may vanish meanwhile."""
-    for parent, _, names in os.walk(directory):
-        for path in (Path(parent, name) for name in names):
-            with suppress(FileNotFoundError):
-                plain = path.is_file() and not path.is_symlink()
-                if plain and (word in path.name or word.encode() in path.read_bytes()):
-                    yield path
-
-
 async def test_nothing_of_an_erased_owner_is_left(
     api: Api, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
-    await used(api, "archived")
+    await used(api, "archived", OPERATOR_KEY)
     await api.json("POST", "/api/audit/archives", json={"older_than": 60})
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "kept", OTHER_KEY)
     before = await api.json("GET", "/api/sessions/web-1/audit/verify")
     assert [*holding(settings.state_dir)]
@@ -95,7 +67,7 @@ async def test_nothing_of_an_erased_owner_is_left(
 
 
 async def test_an_erasure_touches_nobody_else(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "kept", OTHER_KEY)
     before = await (await api.call("GET", "/api/sessions/kept/audit/export")).text()
     assert CANARY in before
@@ -108,7 +80,7 @@ async def test_an_erasure_touches_nobody_else(api: Api, settings: Settings) -> N
 
 
 async def test_it_is_on_record_and_may_be_repeated(api: Api) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await api.json("POST", OWNER + "/erase", json=REASON)
     again = await api.json("POST", OWNER + "/erase", json=REASON)
     assert (again["events"], again["memory"]) == (0, 0)
@@ -122,7 +94,7 @@ async def test_it_is_on_record_and_may_be_repeated(api: Api) -> None:
 
 
 async def test_live_sessions_are_named_and_nothing_changes(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await api.session(id="live-1", key=OPERATOR_KEY)
     for what in ("erase", "export"):
         body = REASON if what == "erase" else {}
@@ -136,7 +108,7 @@ async def test_what_is_gone_already_stops_no_erasure(
     api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
-    await used(api, "archived")
+    await used(api, "archived", OPERATOR_KEY)
     await api.json("POST", "/api/audit/archives", json={"older_than": 60})
     (file,) = settings.archive_path.glob("*" + archive_file.SUFFIX)
     file.unlink()
@@ -160,7 +132,7 @@ async def test_bad_input(api: Api) -> None:
 async def test_chains_of_earlier_versions_are_removed_with_their_heads_on_record(
     api: Api, settings: Settings
 ) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     before = await api.json("GET", "/api/sessions/web-1/audit/verify")
 
     def age(connection: sqlite3.Connection) -> None:
@@ -187,7 +159,7 @@ async def test_a_start_goes_on_with_an_erasure(
     monkeypatch: pytest.MonkeyPatch,
     point: FaultPoint,
 ) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
 
     def reached(here: FaultPoint) -> None:
         if here is point:
@@ -205,11 +177,13 @@ async def test_a_start_goes_on_with_an_erasure(
 
 
 async def test_an_export_has_everything(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "other-1", OTHER_KEY)
     made = await api.json("POST", OWNER + "/export", json={})
-    assert (made["owner"], made["sessions"]) == ("operator", 1)
-    with tarfile.open(made["file"]) as archive:
+    (file,) = made["files"]
+    assert (made["owner"], made["missing"], file["node"]) == ("operator", [], None)
+    assert file["sessions"] == 1
+    with tarfile.open(file["file"]) as archive:
         names = archive.getnames()
         (chain,) = [name for name in names if name.startswith("chains/")]
         data = archive.extractfile(chain)
@@ -225,24 +199,25 @@ async def test_an_export_has_everything(api: Api, settings: Settings) -> None:
         assert kept.read() == CANARY.encode()
     assert not any("other-1" in name for name in names)
     (event,) = (await api.json("GET", "/api/audit?operation=owner.export"))["items"]
-    assert event["result"]["sha256"] == made["sha256"]
-    assert Path(made["file"]).stat().st_mode & 0o77 == 0
+    assert event["result"]["sha256"] == file["sha256"]
+    assert Path(file["file"]).stat().st_mode & 0o77 == 0
 
 
 async def test_the_commands(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     shown = await run_beside("retention")
     assert "PADDOCK_AUDIT_RETENTION" in shown.out
     exported = await run_beside("owners", "export", "operator", "--json")
-    assert json.loads(exported.out)["sessions"] == 1
+    (file,) = json.loads(exported.out)["files"]
+    assert file["sessions"] == 1
     refused = await run_beside("owners", "erase", "operator", "--reason", "r")
     assert (refused.status, "--yes" in refused.err) == (2, True)
     erased = await run_beside("owners", "erase", "operator", "--reason", "r", "--yes", "--json")
     found: dict[str, Any] = json.loads(erased.out)
     assert (found["owner"], found["memory"]) == ("operator", 1)
-    assert not Path(json.loads(exported.out)["file"]).exists()
+    assert not Path(file["file"]).exists()
 
 
 async def test_the_client(api: Api) -> None:

@@ -25,10 +25,8 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.operator.user_revocations import UserRevocations
-from orchestrator.operate.privacy.owner_requests import OwnerRequests, SharedOwners
-from orchestrator.operate.privacy.owners_content import OwnersContent
-from orchestrator.operate.privacy.owners_copies import OwnersCopies
-from orchestrator.operate.privacy.owners_in_cluster import OwnersInCluster
+from orchestrator.operate.privacy.open_owners import open_owners
+from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
@@ -166,7 +164,7 @@ async def open_operate(
     await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
     if settings.exports:
         await _export(settings, ground, host, record, closers)
-    owner_requests = _owners(
+    owner_requests = open_owners(
         settings, ground, host, cluster, record, sandbox, work, sessions, hooks, closers
     )
     if cluster.following is not None:
@@ -282,48 +280,6 @@ def _survive(
     )
     taking.start(ground.tasks)
     closers.push_async_callback(taking.close)
-
-
-def _owners(
-    settings: Settings,
-    ground: GroundFloor,
-    host: HostFloor,
-    cluster: ClusterFloor,
-    record: RecordFloor,
-    sandbox: SandboxFloor,
-    work: WorkFloor,
-    sessions: Sessions,
-    hooks: Hooks,
-    closers: AsyncExitStack,
-) -> OwnerRequests:
-    """Erases and exports what owners have; erasures of an earlier run go on."""
-    content = OwnersContent(
-        ground.database,
-        record.recorder,
-        sessions.registry,
-        host.node.storage,
-        sandbox.workspaces,
-        sandbox.volumes,
-        sandbox.named_snapshots,
-        work.memory,
-        record.secrets,
-        hooks,
-        settings.state_dir / "evidence",
-        settings.archive_path,
-        settings.state_dir / "exports",
-        record.room.check_disk,
-        ground.scrub,
-    )
-    shared = None
-    if cluster.shared is not None:
-        nodes = OwnersInCluster(cluster.shared, settings.node or "", cluster.outbox)
-        shared = SharedOwners(nodes, OwnersCopies(cluster.shared))
-    requests = OwnerRequests(content, shared)
-    if cluster.following is not None:
-        cluster.following.add(requests.update)
-    requests.start(ground.tasks)
-    closers.push_async_callback(requests.close)
-    return requests
 
 
 def _anchor(

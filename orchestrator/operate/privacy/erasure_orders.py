@@ -13,7 +13,7 @@ from orchestrator.ground.store.effect import Effect, executing
 _MOST_NAMED = 5
 
 
-class Asked(StrEnum):
+class OwnerWork(StrEnum):
     """What is asked for."""
 
     ERASE = "erase"
@@ -23,7 +23,7 @@ class Asked(StrEnum):
 class OwnerOrder(NamedTuple):
     """One request; `number` is the cluster's, and 0 where it was asked for at this node."""
 
-    kind: Asked
+    kind: OwnerWork
     number: int
     owner: str
     asked_by: str
@@ -55,7 +55,7 @@ def begun(connection: sqlite3.Connection) -> list[OwnerOrder]:
     rows = connection.execute(
         "SELECT request, owner, asked_by, reason FROM erasure_orders ORDER BY request, owner"
     )
-    return [OwnerOrder(Asked.ERASE, *row) for row in rows]
+    return [OwnerOrder(OwnerWork.ERASE, *row) for row in rows]
 
 
 def check_ended(connection: sqlite3.Connection, owner: str) -> None:

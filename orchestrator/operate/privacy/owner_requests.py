@@ -18,7 +18,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.operate.privacy import erasure_orders
 from orchestrator.operate.privacy.erasure import Erasing, Erasure
-from orchestrator.operate.privacy.erasure_orders import Asked, OwnerOrder
+from orchestrator.operate.privacy.erasure_orders import OwnerOrder, OwnerWork
 from orchestrator.operate.privacy.owner_export import ExportedOwner, OwnerExports
 from orchestrator.operate.privacy.owners_content import OwnersContent
 from orchestrator.operate.privacy.owners_copies import OwnersCopies
@@ -103,7 +103,7 @@ class OwnerRequests:
         StoreError, and the errors of what is removed, after which it can be asked for again;
         ClusterUnavailableError.
         """
-        order = OwnerOrder(Asked.ERASE, 0, owner, principal.name, reason)
+        order = OwnerOrder(OwnerWork.ERASE, 0, owner, principal.name, reason)
         return await self._changes.shield(self._erase(order))
 
     async def export(self, principal: Principal, owner: str) -> ExportedParts:
@@ -112,7 +112,7 @@ class OwnerRequests:
         Raises: ConflictError while a session of the owner has not ended; CapacityExhaustedError;
         AuditUnavailableError; StoreError; StorageError; ClusterUnavailableError.
         """
-        order = OwnerOrder(Asked.EXPORT, 0, owner, principal.name)
+        order = OwnerOrder(OwnerWork.EXPORT, 0, owner, principal.name)
         return await self._changes.shield(self._export(order))
 
     async def _erase(self, order: OwnerOrder) -> ErasedParts:
@@ -210,7 +210,7 @@ class OwnerRequests:
 
     async def _performed(self, order: OwnerOrder, *, begun: bool) -> dict[str, Any]:
         async with self._lock:
-            if order.kind is Asked.EXPORT:
+            if order.kind is OwnerWork.EXPORT:
                 try:
                     return asdict(await self._exports.write(order))
                 except PaddockError as error:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import CHANNEL, Connection, SharedDatabase, can_be_stored
 from orchestrator.ground.errors import ValidationError
-from orchestrator.operate.privacy.erasure_orders import Asked, OwnerOrder, refuse_live
+from orchestrator.operate.privacy.erasure_orders import OwnerOrder, OwnerWork, refuse_live
 
 # How long an answer waits for the parts of nodes that are alive.
 WAIT_SECONDS = 600.0
@@ -108,7 +108,7 @@ class OwnersInCluster:
         async def work(connection: Connection) -> list[OwnerOrder]:
             rows = await connection.fetch(_ORDERS, self.node)
             found = (row.values() for row in rows)
-            return [OwnerOrder(Asked(kind), *others) for kind, *others in found]
+            return [OwnerOrder(OwnerWork(kind), *others) for kind, *others in found]
 
         return await self._database.transaction(work)
 

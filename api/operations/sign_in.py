@@ -8,7 +8,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.rules.access.users import SignedIn
-from orchestrator.rules.oidc.sign_in import Offer, SignIn
+from orchestrator.rules.oidc.sign_in import SignIn, SignInPlace
 from paddock.contract.sign_in import (
     SignInBody,
     SignInOffer,
@@ -104,7 +104,7 @@ async def revoke_user(context: Context, user_revocations: UserRevocations, name:
     return Removed()
 
 
-def _offer(offer: Offer) -> SignInOffer:
+def _offer(offer: SignInPlace) -> SignInOffer:
     terms = offer.terms
     return SignInOffer(
         name=terms.name,

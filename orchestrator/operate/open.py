@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.cluster.open import ClusterFloor
-from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.traces.spans import BeginSpan
 from orchestrator.host.open import HostFloor
@@ -25,15 +24,13 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.operator.user_revocations import UserRevocations
+from orchestrator.operate.options import anchor, export, survive, telemetry
 from orchestrator.operate.privacy.open_owners import open_owners
 from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
-from orchestrator.operate.snapshots.taking_over import TakingOver
-from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
-from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.last_uses import LastUses
@@ -111,7 +108,7 @@ async def open_operate(
     )
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
-    _anchor(settings, ground, host, closers)
+    anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
     last_uses = LastUses(ground.database, rules.keys)
     closers.push_async_callback(last_uses.close)
@@ -159,11 +156,11 @@ async def open_operate(
     receiver = Receiver(snapshots, sessions.moves, cluster.moves)
     closers.push_async_callback(receiver.close)
     if settings.cluster is not None:
-        _survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
+        survive(settings, ground, rules, cluster, record, sessions, snapshots, closers)
     hooks = await _hooks(settings, ground, rules, cluster, record, floor, closers)
     await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
     if settings.exports:
-        await _export(settings, ground, host, record, closers)
+        await export(settings, ground, host, record, closers)
     owner_requests = open_owners(
         settings, ground, host, cluster, record, sandbox, work, sessions, hooks, closers
     )
@@ -186,26 +183,8 @@ async def open_operate(
         last_uses,
         UserRevocations(rules.sign_in, record.recorder),
         hooks,
-        _telemetry(settings, ground, host, closers) if settings.otel else None,
+        telemetry(settings, ground, host, closers) if settings.otel else None,
     )
-
-
-def _telemetry(
-    settings: Settings, ground: GroundFloor, host: HostFloor, closers: AsyncExitStack
-) -> BeginSpan:
-    """Begins to send traces and metrics. Raises: ConfigError."""
-    try:
-        from orchestrator.operate.telemetry.sending import OtlpSending
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"PADDOCK_OTEL: {error.name} is not installed: `pip install 'paddock-server[otel]'`"
-        ) from None
-    telemetry = OtlpSending(
-        settings.otel_sample, settings.otel_interval, host.instance, ground.metrics
-    )
-    closers.push_async_callback(telemetry.close)
-    telemetry.start(ground.tasks)
-    return telemetry.spans.begin
 
 
 def _on_open_network(sessions: Sessions, pool: WarmPool) -> bool:
@@ -245,71 +224,6 @@ async def _templates(
     closers.push_async_callback(templates.close)
     await templates.recover()
     return templates
-
-
-def _survive(
-    settings: Settings,
-    ground: GroundFloor,
-    rules: RulesFloor,
-    cluster: ClusterFloor,
-    record: RecordFloor,
-    sessions: Sessions,
-    snapshots: Snapshots,
-    closers: AsyncExitStack,
-) -> None:
-    """Copies this node's sessions to the cluster, and takes over those of lost nodes."""
-    copying = WorkspaceCopying(
-        snapshots,
-        sessions.registry,
-        cluster.copies,
-        cluster.membership,
-        record.recorder,
-        partial(rules.keys.quota, defaults=settings.key_limits),
-        settings.cluster_copy_bytes,
-        settings.cluster_copy_seconds,
-    )
-    copying.start(ground.tasks)
-    closers.push_async_callback(copying.close)
-    taking = TakingOver(
-        snapshots,
-        sessions.moves.arrivals,
-        cluster.moves,
-        cluster.lost,
-        cluster.membership,
-        lambda: sessions.registry.with_sandbox < settings.max_active,
-    )
-    taking.start(ground.tasks)
-    closers.push_async_callback(taking.close)
-
-
-def _anchor(
-    settings: Settings, ground: GroundFloor, host: HostFloor, closers: AsyncExitStack
-) -> None:
-    """Begins to anchor heads of chains, if the settings say so. Raises: ConfigError."""
-    if settings.anchor is None:
-        return
-    key = load_key(settings.anchor, settings.state_dir)
-    anchoring = Anchoring(settings.anchor, ground.database, key, host.instance)
-    anchoring.start(ground.tasks)
-    closers.push_async_callback(anchoring.close)
-
-
-async def _export(
-    settings: Settings,
-    ground: GroundFloor,
-    host: HostFloor,
-    record: RecordFloor,
-    closers: AsyncExitStack,
-) -> None:
-    """Sends the record where the settings say. Raises: ConfigError, StoreError."""
-    # Without exports, nothing of this is imported.
-    from orchestrator.operate.exports.export_gauges import ExportGauges
-    from orchestrator.operate.exports.open_exports import made_exports
-
-    exports = made_exports(settings.exports, ground.database, record.ledger, host.instance)
-    closers.push_async_callback(exports.close)
-    await exports.start(ground.tasks)
-    ground.metrics.add(ExportGauges(exports))
 
 
 async def _hooks(

@@ -61,8 +61,7 @@ class _Client(Face[F]):
         if url is None or key is None:
             found = find_address(url, key, context=context)
             url, key = found.url, found.key
-        transport = Transport(Pool(url, options), key)
-        link = Link(transport, self._thread())
+        link = Link(Transport(Pool(url, options), key), self._thread())
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
@@ -98,11 +97,10 @@ class _Client(Face[F]):
     async def usage(self, *, after: int = 0, session: str | None = None) -> Usages:
         """What this key's live sessions used in the last ten minutes; for an admin, the host too.
 
-        `after` is the `round` of an earlier answer: only later samples are returned. With
-        `session`, only those of the session with that id.
+        `after` is the `round` of an earlier answer, whose samples are left out; `session` an id.
         """
-        params = {"after": after, "session": session}
-        return read(Usages, await self._api.json("GET", "/api/usage", params=params))
+        answer = self._api.json("GET", "/api/usage", params={"after": after, "session": session})
+        return read(Usages, await answer)
 
     @method
     async def denials(self, *, since: datetime | None = None) -> tuple[DenialGroup, ...]:
@@ -110,7 +108,7 @@ class _Client(Face[F]):
 
         `since` needs a time zone. Denials of one operation by one rule in one session are a group.
         """
-        params = given(**{"from": None if since is None else since.isoformat()})
+        params = given(**{"from": since.isoformat() if since else None})
         answer = await self._api.json("GET", "/api/audit/denials", params=params)
         return read_items(DenialGroup, answer)
 

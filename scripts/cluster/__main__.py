@@ -23,6 +23,7 @@ _PLUGS = {"cut": network.cut, "heal": network.heal}
 # By the kind of part that they are for.
 _ANY, _NODE, _PLUGGED = "node1, gateway1, database, …", "node1, …", "node1, database, …"
 _MANAGERS = {
+    "compose": "run compose.yaml with deploy/compose.yaml on each machine",
     "swarm": "join the machines' engines to a Swarm, which runs deploy/swarm",
     "kubernetes": "start a Kubernetes of the machines, which runs deploy/kubernetes",
 }

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.cluster import images, joining, network, removal
+from scripts.cluster.composed import Composed
 from scripts.cluster.database import Database, programs
 from scripts.cluster.gateways import Gateway
 from scripts.cluster.kubernetes import Kubernetes
@@ -96,6 +97,19 @@ class Cluster:
                 gateway.start()
                 report(f"{gateway.name} is ready on {gateway.url}")
 
+    def compose(self, nodes: int, image: str, control_plane: str, report: Report) -> Composed:
+        """Runs `compose.yaml` with `deploy/compose.yaml` on each machine.
+
+        `control_plane` is the image that these files name. Returns when nodes and gateways are
+        ready. Raises: ClusterError, DatabaseError.
+        """
+        with self._machines(nodes, [image, control_plane], report) as machines:
+            made = Composed(self.layout, self.layout.read(), self.database, machines)
+            made.deploy()
+            for url in made.gateways:
+                report(f"a gateway is ready on {url}")
+            return made
+
     def swarm(self, nodes: int, image: str, control_plane: str, report: Report) -> Swarm:
         """Joins the engines of the machines, and runs `deploy/swarm` there with these images.
 
@@ -112,11 +126,20 @@ class Cluster:
                 report(f"a gateway is ready on {url}")
             return swarm
 
-    def kubernetes(self, nodes: int, image: str, control_plane: str, report: Report) -> Kubernetes:
+    def kubernetes(
+        self,
+        nodes: int,
+        image: str,
+        control_plane: str,
+        report: Report,
+        *,
+        engines: bool = False,
+    ) -> Kubernetes:
         """Starts a Kubernetes of the machines, and runs `deploy/kubernetes` there.
 
-        `control_plane` is the image that its manifests name. Returns when nodes and gateways are
-        ready. Raises: ClusterError, DatabaseError.
+        `control_plane` is the image that its manifests name; with `engines`, sandboxes are in
+        engines of pods. Returns when nodes and gateways are ready.
+        Raises: ClusterError, DatabaseError.
         """
         if (reason := kubernetes_missing()) is not None:
             raise ClusterError(reason)
@@ -124,7 +147,7 @@ class Cluster:
             made = Kubernetes(self.layout, self.layout.read(), self.database, machines)
             made.start()
             report(f"{len(machines)} kubelets are ready")
-            made.deploy()
+            made.deploy(engines=engines)
             report("the manifests are applied")
             made.wait()
             for url in made.gateways:

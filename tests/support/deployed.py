@@ -1,4 +1,4 @@
-"""What tests of `deploy/` share: an engine's manager runs nodes and gateways on machines."""
+"""What tests of `deploy/` share: nodes and gateways that something else runs on machines."""
 
 import io
 from collections.abc import Iterator
@@ -10,12 +10,13 @@ from images.recipes import CONTROL_PLANE
 from paddock import PaddockSync
 from paddock.client.faces import Sync
 from paddock.client.session import Session
+from scripts.cluster.composed import Composed
 from scripts.cluster.kubernetes import Kubernetes
 from scripts.cluster.machines import Machine
 from scripts.cluster.swarm import Swarm
 from tests.support.machines import NAMES
 
-Deployed = Swarm | Kubernetes
+Deployed = Composed | Swarm | Kubernetes
 # Writes numbers until it is told to stop, and then how many they were.
 _COUNTS = "n=0; until [ -e stop ]; do n=$((n + 1)); echo $n; sleep 0.05; done; echo $n in all"
 

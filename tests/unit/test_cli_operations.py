@@ -128,6 +128,9 @@ COMMANDS = {
     "create_key": "api-keys create",
     "revoke_key": "api-keys revoke",
     "rotate_key": "api-keys rotate",
+    "list_users": "users list",
+    "revoke_user": "users revoke",
+    "list_issuers": "login",
     "list_session_secrets": "secrets list",
     "set_session_secret": "secrets set",
     "remove_session_secret": "secrets remove",
@@ -178,6 +181,7 @@ FOR_PROGRAMS = {
     "metrics": "text for a collector of measures",
     "end_conversation": "`mcp` ends its session instead",
     "healthz": "a probe's; `ready` says more",
+    "redeem_sign_in": "the console's own page, which has the code in its address",
     "create_ticket": "a page's, which can send no credential with a WebSocket",
 }
 

@@ -174,10 +174,10 @@ def test_bad_variables_are_named(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("max_activ = 1", "max_activ: no such setting"),
-        ("max_active = 'x'", "max_active: "),
+        ("max_activ = 1", "line 1: max_activ: no such setting"),
+        ("max_active = 'x'", "line 1: max_active: "),
         ("max_active = ", "Invalid value"),
-        ("[limits]\na = 1", "limits: no such setting"),
+        ("[limits]\na = 1", "line 1: limits: no such setting"),
     ],
 )
 def test_bad_files_are_named(

@@ -15,8 +15,13 @@ from orchestrator.settings.settings import Settings
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 STACK = yaml.safe_load((DEPLOY / "swarm" / "stack.yaml").read_text())
+# The file of one machine, and the one beside it that makes a cluster.
+ALONE, COMPOSE = (
+    yaml.safe_load(path.read_text())["services"]
+    for path in (DEPLOY.parent / "compose.yaml", DEPLOY / "compose.yaml")
+)
 # What the program itself reads besides the settings.
-ALSO = {"PADDOCK_DOCKER_HOST"}
+ALSO = {"PADDOCK_DOCKER_HOST", "PADDOCK_CONFIG_FILE"}
 KNOWN = {
     "node": {f"PADDOCK_{name.upper()}" for name in Settings.model_fields} | ALSO,
     "gateway": {f"PADDOCK_{name.upper()}" for name in GatewaySettings.model_fields},
@@ -76,6 +81,16 @@ def test_services_have_settings_that_exist(part: str) -> None:
     check_settings(part, set(STACK["services"][part]["environment"]))
 
 
+def test_services_of_compose_have_settings_that_exist() -> None:
+    """What checks the host beforehand has those of the control plane, and the same files."""
+    alone, node = ALONE["control-plane"], COMPOSE["control-plane"]
+    check_settings("node", {*alone["environment"], *node["environment"]} - {"PADDOCK_URL"})
+    assert {key: COMPOSE["host-check"][key] for key in ("environment", "volumes")} == {
+        key: node[key] for key in ("environment", "volumes")
+    }
+    check_settings("gateway", set(COMPOSE["gateway"]["environment"]))
+
+
 @pytest.mark.parametrize("part", ["node", "gateway", "engine"])
 def test_no_pod_may_ask_the_api_server(part: str) -> None:
     assert pod(part)["automountServiceAccountToken"] is False
@@ -93,11 +108,13 @@ def test_a_gateway_has_no_right() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert all("secret" in volume for volume in whole["volumes"])
-    service = STACK["services"]["gateway"]
-    assert service["user"] == "65532:65532"
-    assert service["cap_drop"] == ["ALL"]
-    assert service["read_only"]
-    assert "volumes" not in service
+    for service in (STACK["services"]["gateway"], COMPOSE["gateway"]):
+        assert service["user"] == "65532:65532"
+        assert service["cap_drop"] == ["ALL"]
+        assert service["read_only"]
+    assert "volumes" not in STACK["services"]["gateway"]
+    (files,) = COMPOSE["gateway"]["volumes"]
+    assert files.endswith(":/run/paddock:ro")
 
 
 def test_updates_begin_with_one_machine_and_engines_are_never_replaced_unasked() -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
 # Functions and errors that refuse, and the position of the rule in their arguments.
 _REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2, "_DeniedError": 0}
-_RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} | {
+_RULE_NAMES = {"rule", "RULE", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} | {
     "ALLOW_PTRACE",
     "MOUNT",
     "SESSION_TOOLS",

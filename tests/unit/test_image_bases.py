@@ -123,7 +123,7 @@ def test_packages_are_for_the_releases_python_and_c_library(
                 Path(value, "a.whl").touch()
 
     monkeypatch.setattr(site, "_pip", pip)
-    files = {"pyproject.toml": b""}
+    files = {"pyproject.toml": b"", "paddock/contract/build.py": b""}
     installed = site.install(files, "amd64", DEBIAN_13, lambda _line: None)
     assert installed == {"site/a.whl": b""}
     _, dependencies, project = called

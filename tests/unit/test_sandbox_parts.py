@@ -112,6 +112,7 @@ def plan_of(
     found = load_levels()[level]
     secrets = SimpleNamespace(message=lambda: {"variables": {}, "given": []}, cut=None)
     session = SimpleNamespace(
+        recovers=False,
         id="s",
         key="k",
         image="ours",

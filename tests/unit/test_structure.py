@@ -124,6 +124,7 @@ FLOORS = {
         "description",
         "output",
         "listing",
+        "device_login",
         "own_session",
         "several",
         "contexts",

@@ -42,7 +42,7 @@ class Tokens(NamedTuple):
     user: Principal
 
 
-class Offer(NamedTuple):
+class SignInPlace(NamedTuple):
     """Where users of one issuer sign in; `problem`: why they can't now."""
 
     terms: IssuerTerms
@@ -103,7 +103,7 @@ class SignIn:
         self.users.verify_again([each.name for each in self._file.all])
         self._keys.announce()
 
-    async def offers(self) -> list[Offer]:
+    async def offers(self) -> list[SignInPlace]:
         """Where users can sign in; asks each issuer for it."""
         return list(await asyncio.gather(*map(_offer, self._issuers.values())))
 
@@ -212,11 +212,11 @@ class _Place:
         self._owner._busy -= 1
 
 
-async def _offer(issuer: "IssuerKeys") -> Offer:
+async def _offer(issuer: "IssuerKeys") -> SignInPlace:
     from orchestrator.rules.oidc.issuer_fetch import IssuerError
 
     try:
         found = await issuer.published()
     except IssuerError:
-        return Offer(issuer.terms, None, None, None, problem=True)
-    return Offer(issuer.terms, found.authorization, found.device, found.token, problem=False)
+        return SignInPlace(issuer.terms, None, None, None, problem=True)
+    return SignInPlace(issuer.terms, found.authorization, found.device, found.token, problem=False)

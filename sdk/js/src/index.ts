@@ -51,5 +51,6 @@ export type { SpawnEvent } from "./spawns.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";
 export { Templates } from "./templates.js";
+export { Users } from "./users.js";
 export { Volumes } from "./volumes.js";
 export { Watch } from "./watch.js";

@@ -41,6 +41,7 @@ import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { NamedSnapshots } from "./named-snapshots.js";
 import { Templates } from "./templates.js";
+import { Users } from "./users.js";
 import { Volumes } from "./volumes.js";
 
 // The host unpacks all of a snapshot after its last byte.
@@ -89,6 +90,7 @@ export class Paddock {
   readonly nodes: Nodes;
   readonly owners: Owners;
   readonly keys: Keys;
+  readonly users: Users;
   readonly volumes: Volumes;
   readonly snapshots: NamedSnapshots;
   readonly templates: Templates;
@@ -118,6 +120,7 @@ export class Paddock {
     this.nodes = new Nodes(this.#api);
     this.owners = new Owners(this.#api);
     this.keys = new Keys(this.#api);
+    this.users = new Users(this.#api);
     this.volumes = new Volumes(this.#api);
     this.snapshots = new NamedSnapshots(this.#api);
     this.templates = new Templates(this.#api);

@@ -8,7 +8,7 @@ from api.shape.operation import operation
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.privacy.retention import retention
-from orchestrator.rules.access.keys import is_key_name
+from orchestrator.rules.access.keys import is_owner_name
 from orchestrator.settings.settings import Settings
 from paddock.contract.owners import (
     ErasedOwner,
@@ -90,7 +90,7 @@ async def erase_owner(
 
 
 def _owner(name: str) -> str:
-    """Raises: NotFoundError for what is no name of a key."""
-    if not is_key_name(name):
+    """Raises: NotFoundError for what is no name of a key or a user."""
+    if not is_owner_name(name):
         raise NotFoundError("there is no such owner")
     return name

@@ -58,8 +58,8 @@ async def worked(api: Api, settings: Settings) -> None:
             )
             connection.execute("INSERT INTO turn_notes VALUES (?, ?)", (key, CANARY))
             connection.execute(
-                "INSERT INTO approvals (id, session_key, session_id, owner, terminal_id, tool, text,"
-                " risk_tier, status, requested_by, requested_at)"
+                "INSERT INTO approvals (id, session_key, session_id, owner, terminal_id, tool,"
+                " text, risk_tier, status, requested_by, requested_at)"
                 " VALUES (?, ?, ?, ?, 't', 'psql.drop', ?, 'high', 'denied', 'ci', ?)",
                 (f"a-{key}", key, name, owner, CANARY, at),
             )

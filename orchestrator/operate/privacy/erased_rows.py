@@ -76,12 +76,9 @@ def erase_events(
     connection: sqlite3.Connection, key: str, after: int, owner: str | None = None
 ) -> ErasedPortion:
     """Erases the content of a chain's events behind that one; with `owner`, of its events only."""
-    done = old = size = count = 0
-    last = after
-    for event_id, seq, body in connection.execute(_OF_KEY, (key, after, _PORTION)).fetchall():
-        if size >= _PORTION_BYTES:
-            return ErasedPortion(last, done, old)
-        size, count, last = size + len(body), count + 1, seq
+    rows = _portion(connection, key, after)
+    done = old = 0
+    for event_id, _, body in rows:
         event = json.loads(body)
         if DIGEST in event or (owner is not None and not _concerns(event, owner)):
             continue
@@ -93,7 +90,19 @@ def erase_events(
             (canonical(erased(event)), event_id),
         )
         done += 1
-    return ErasedPortion(last if count == _PORTION else None, done, old)
+    return ErasedPortion(rows[-1][1] if rows else None, done, old)
+
+
+def _portion(connection: sqlite3.Connection, key: str, after: int) -> list[tuple[int, int, str]]:
+    """The id, the place and the text of the next events: at least one, if there is one."""
+    found = []
+    size = 0
+    for row in connection.execute(_OF_KEY, (key, after, _PORTION)):
+        found.append(row)
+        size += len(row[2])
+        if size >= _PORTION_BYTES:
+            break
+    return found
 
 
 def _concerns(event: dict[str, object], owner: str) -> bool:

@@ -89,6 +89,8 @@ class Dispatch:
                 return await self._at(request, await self._named.node_of(request, aim))
             case Kind.BODY:
                 return await self._named_in_body(request, aim.member)
+            case Kind.ONE:
+                return await self._at(request, self._named.chosen(request))
             case Kind.NONE:
                 member = self._named.chosen(request)
                 if member is None:

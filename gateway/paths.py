@@ -20,12 +20,7 @@ _E2B = "/compat/e2b"
 # Addresses that E2B's SDKs sign: they name no sandbox, and may have nothing before them.
 _SIGNED = frozenset({"/files", f"{_E2B}/files"})
 # What each node has of its own, until the cluster's database has it for all of them.
-_OF_EACH_NODE = frozenset(
-    {
-        *("volumes", "snapshots", "usage"),
-        *("events", "audit", "approvals", "owners", "retention"),
-    }
-)
+_OF_EACH_NODE = frozenset({"volumes", "snapshots", "usage", "events", "audit", "approvals"})
 
 
 class Kind(Enum):
@@ -43,6 +38,7 @@ class Kind(Enum):
     SIGNED = auto()  # to the node that knows who has signed the address
     BODY = auto()  # to the node of the session that the body names
     ANY = auto()  # to any node: all of them answer alike
+    ONE = auto()  # to the node that the query names, or to any
     NONE = auto()  # nowhere: each node would answer for itself
 
 
@@ -110,6 +106,8 @@ def _of_api(method: str, parts: list[str]) -> Aim:
             return Aim(Kind.BODY, member="session")
         case ["templates", _, "build"]:
             return _NONE
+        case ["owners" | "retention", *_]:
+            return Aim(Kind.ONE)
         case [name, *_] if name in _OF_EACH_NODE:
             return _NONE
     return _ANY

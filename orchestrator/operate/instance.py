@@ -27,8 +27,7 @@ from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.operator.user_revocations import UserRevocations
-from orchestrator.operate.privacy.erasure import Erasing
-from orchestrator.operate.privacy.owner_export import OwnerExports
+from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
@@ -177,8 +176,7 @@ class Instance:
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
-    erasing: Erasing
-    owner_exports: OwnerExports
+    owner_requests: OwnerRequests
     usage: UsageHistory
     key_edits: KeyEdits
     hooks: Hooks

@@ -25,9 +25,8 @@ from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.options import anchor, export, survive, telemetry
-from orchestrator.operate.privacy.erasure import Erasing
-from orchestrator.operate.privacy.owner_export import OwnerExports
-from orchestrator.operate.privacy.owners_files import OwnersFiles
+from orchestrator.operate.privacy.open_owners import open_owners
+from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
@@ -58,8 +57,7 @@ class OperateFloor:
     templates: Templates
     warm_templates: WarmTemplates
     archiving: Archiving
-    erasing: Erasing
-    owner_exports: OwnerExports
+    owner_requests: OwnerRequests
     usage: UsageHistory
     key_edits: KeyEdits
     last_uses: LastUses
@@ -110,7 +108,6 @@ async def open_operate(
     )
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
-    erasing, exports = _privacy(settings, ground, host, record, sandbox, work, sessions, closers)
     anchor(settings, ground, host, closers)
     ground.clock.on_change(rules.expiry.clock_changed)
     last_uses = LastUses(ground.database, rules.keys)
@@ -164,6 +161,9 @@ async def open_operate(
     await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
     if settings.exports:
         await export(settings, ground, host, record, closers)
+    owner_requests = open_owners(
+        settings, ground, host, cluster, record, sandbox, work, sessions, hooks, closers
+    )
     if cluster.following is not None:
         cluster.following.start(tasks)
         closers.push_async_callback(cluster.following.close)
@@ -177,8 +177,7 @@ async def open_operate(
         templates,
         warm,
         archiving,
-        erasing,
-        exports,
+        owner_requests,
         usage,
         KeyEdits(settings, reload, record.recorder),
         last_uses,
@@ -225,36 +224,6 @@ async def _templates(
     closers.push_async_callback(templates.close)
     await templates.recover()
     return templates
-
-
-def _privacy(
-    settings: Settings,
-    ground: GroundFloor,
-    host: HostFloor,
-    record: RecordFloor,
-    sandbox: SandboxFloor,
-    work: WorkFloor,
-    sessions: Sessions,
-    closers: AsyncExitStack,
-) -> tuple[Erasing, OwnerExports]:
-    """Erases and exports what owners have; erasures of an earlier run go on."""
-    files = OwnersFiles(
-        sandbox.workspaces,
-        sandbox.volumes,
-        sandbox.named_snapshots,
-        work.memory,
-        settings.state_dir / "evidence",
-        settings.archive_path,
-        settings.state_dir / "exports",
-    )
-    erasing = Erasing(ground.database, record.recorder, sessions.registry, files, ground.scrub)
-    erasing.start(ground.tasks)
-    closers.push_async_callback(erasing.close)
-    exports = OwnerExports(
-        ground.database, record.recorder, host.node.storage, files, record.room.check_disk
-    )
-    closers.push_async_callback(exports.close)
-    return erasing, exports
 
 
 async def _hooks(

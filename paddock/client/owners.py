@@ -20,7 +20,7 @@ class Owners(Face[F]):
 
     @method
     async def export(self, name: str) -> OwnerExport:
-        """Writes everything that is kept of an owner to a file on the server's machine.
+        """Writes everything that is kept of an owner to a file on each server's machine.
 
         Raises: ConflictError while a session of the owner has not ended.
         """

@@ -17,6 +17,16 @@ _ERASURE: dict[str, Any] = {
     "volumes": 1,
     "snapshots": 2,
     "memory": 7,
+    "secrets": 1,
+    "hooks": 0,
+    "missing": [],
+}
+_FILE: dict[str, Any] = {
+    "node": None,
+    "file": "/var/lib/paddock/exports/alice.tar.gz",
+    "bytes": 1834821,
+    "sha256": "a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e",
+    "sessions": 12,
 }
 
 
@@ -45,26 +55,36 @@ class ErasedOwner(Model):
     volumes: Count
     snapshots: Count
     memory: Count
-
-
-class OwnerExport(Model):
-    """A file on the server's machine with everything that is kept of an owner."""
-
-    model_config = example(
-        {
-            "owner": "alice",
-            "file": "/var/lib/paddock/exports/alice.tar.gz",
-            "bytes": 1834821,
-            "sha256": "a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e",
-            "sessions": 12,
-        }
+    secrets: Count
+    hooks: Count
+    missing: list[str] = Field(
+        description="Nodes of a cluster that have not erased their part yet. They do so when they "
+        "are back."
     )
 
-    owner: str
+
+class ExportedFile(Model):
+    """A file on a server's machine."""
+
+    model_config = example(_FILE)
+
+    node: str | None = Field(description="The node of a cluster; null on one machine.")
     file: str
     bytes: Count
     sha256: Sha256
     sessions: Count
+
+
+class OwnerExport(Model):
+    """Files on the servers' machines with everything that is kept of an owner."""
+
+    model_config = example({"owner": "alice", "files": [_FILE], "missing": []})
+
+    owner: str
+    files: list[ExportedFile]
+    missing: list[str] = Field(
+        description="Nodes of a cluster that have written none: ask again when they are back."
+    )
 
 
 class KeptContent(Model):

@@ -193,6 +193,13 @@ class Database:
             password=self.password_file.read_text().strip(),
         )
 
+    def dump(self, database: str) -> str:
+        """All that the database has, as `pg_dump` writes it. Raises: DatabaseError."""
+        url = self.url(database, password=False)
+        return self._run(
+            *("pg_dump", "--dbname", url), password=self.password_file.read_text().strip()
+        )
+
     def _last_line(self) -> str:
         try:
             return self.log.read_text(errors="replace").strip().splitlines()[-1]

@@ -1,11 +1,8 @@
 """What is kept of an owner: shown, exported, and erased so that no byte of it is left."""
 
 import json
-import os
 import sqlite3
 import tarfile
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -22,13 +19,12 @@ from paddock import Paddock
 from paddock.audit import archive_file
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_named_snapshots import kept
 from tests.support.cli import run_beside
-from tests.support.fake_agent import Play
+from tests.support.owned import CANARY, REASON, has_itself, holding, used
 from tests.support.until import until
 
 OWNER = "/api/owners/operator"
-CANARY = "c4n4ry0f7h3f1l3"
-REASON = {"reason": "asked for by letter"}
 
 
 class LongAfter(datetime):
@@ -39,41 +35,59 @@ class LongAfter(datetime):
         return super().now(tz) + timedelta(days=365)
 
 
-async def used(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
-    """A session that has the canary in every place, and has ended."""
-    api.agents.plays["printf"] = Play(f"{CANARY}\n".encode())
-    body = {"id": session_id, "permission_level": "high", "labels": {"is": CANARY}}
-    made = await api.session(key=key, **body, env={"TOKEN": CANARY})
-    path = f"/api/sessions/{session_id}"
-    await api.json("POST", f"{path}/exec", json={"argv": ["printf", CANARY]}, key=key)
-    await api.call("PUT", f"{path}/files/{CANARY}.txt", data=CANARY.encode(), key=key)
-    Path(made["workspace"]["root_dir"], "kept.txt").write_text(CANARY)
-    await api.json("POST", f"{path}/memory", json={"text": f"note {CANARY}"}, key=key)
-    await api.call("DELETE", path, key=key)
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"hook_prefixes": ("http://127.0.0.1:9/",)})
 
 
-def holding(directory: Path, word: str = CANARY) -> Iterator[Path]:
-    """The files below a directory whose bytes or names have the word; some may vanish meanwhile."""
-    for parent, _, names in os.walk(directory):
-        for path in (Path(parent, name) for name in names):
-            with suppress(FileNotFoundError):
-                plain = path.is_file() and not path.is_symlink()
-                if plain and (word in path.name or word.encode() in path.read_bytes()):
-                    yield path
+async def worked(api: Api, settings: Settings) -> None:
+    """All sessions have histories of turns and an approval, and the operator a snapshot."""
+
+    def add(connection: sqlite3.Connection) -> None:
+        for key, name, owner in connection.execute(
+            "SELECT key, id, owner FROM sessions"
+        ).fetchall():
+            of, at = (key, 1), "2026-03-04T09:30:12.482113Z"
+            for number in range(120):
+                row = (key, number, 1, at, json.dumps({"text": f"{CANARY}-{number}"}))
+                connection.execute("INSERT INTO timeline VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute(
+                "INSERT INTO turns (session_key, number, started_at, actor, result)"
+                " VALUES (?, ?, ?, 'ci', ?)",
+                (*of, at, CANARY),
+            )
+            connection.execute("INSERT INTO turn_notes VALUES (?, ?)", (key, CANARY))
+            connection.execute(
+                "INSERT INTO approvals (id, session_key, session_id, owner, terminal_id, tool,"
+                " text, risk_tier, status, requested_by, requested_at)"
+                " VALUES (?, ?, ?, ?, 't', 'psql.drop', ?, 'high', 'denied', 'ci', ?)",
+                (f"a-{key}", key, name, owner, CANARY, at),
+            )
+
+    await api.plane.database.write(add)
+    await kept(api, "base", metadata=json.dumps({"is": CANARY}))
+    settings.snapshots_path.mkdir(exist_ok=True)
+    (image,) = api.plane.named_snapshots.paths(
+        (await api.plane.named_snapshots.show("operator", "base")).snapshot
+    )[:1]
+    image.write_text(f"an image with {CANARY}")
 
 
 async def test_nothing_of_an_erased_owner_is_left(
     api: Api, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
-    await used(api, "archived")
+    await used(api, "archived", OPERATOR_KEY)
     await api.json("POST", "/api/audit/archives", json={"older_than": 60})
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "kept", OTHER_KEY)
+    await has_itself(api, OPERATOR_KEY)
+    await worked(api, settings)
     before = await api.json("GET", "/api/sessions/web-1/audit/verify")
     assert [*holding(settings.state_dir)]
     done = await api.json("POST", OWNER + "/erase", json=REASON)
     assert (done["sessions"], done["archives"], done["memory"]) == (2, 1, 2)
+    assert (done["secrets"], done["hooks"], done["snapshots"]) == (1, 1, 1)
     assert done["events"] > 5
     assert (done["removed_chains"], done["old_events"]) == (0, 0)
     # The other owner's content is all that is left: its canary is the same word.
@@ -95,7 +109,7 @@ async def test_nothing_of_an_erased_owner_is_left(
 
 
 async def test_an_erasure_touches_nobody_else(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "kept", OTHER_KEY)
     before = await (await api.call("GET", "/api/sessions/kept/audit/export")).text()
     assert CANARY in before
@@ -108,7 +122,7 @@ async def test_an_erasure_touches_nobody_else(api: Api, settings: Settings) -> N
 
 
 async def test_it_is_on_record_and_may_be_repeated(api: Api) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await api.json("POST", OWNER + "/erase", json=REASON)
     again = await api.json("POST", OWNER + "/erase", json=REASON)
     assert (again["events"], again["memory"]) == (0, 0)
@@ -122,7 +136,7 @@ async def test_it_is_on_record_and_may_be_repeated(api: Api) -> None:
 
 
 async def test_live_sessions_are_named_and_nothing_changes(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await api.session(id="live-1", key=OPERATOR_KEY)
     for what in ("erase", "export"):
         body = REASON if what == "erase" else {}
@@ -136,7 +150,7 @@ async def test_what_is_gone_already_stops_no_erasure(
     api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
-    await used(api, "archived")
+    await used(api, "archived", OPERATOR_KEY)
     await api.json("POST", "/api/audit/archives", json={"older_than": 60})
     (file,) = settings.archive_path.glob("*" + archive_file.SUFFIX)
     file.unlink()
@@ -160,7 +174,7 @@ async def test_bad_input(api: Api) -> None:
 async def test_chains_of_earlier_versions_are_removed_with_their_heads_on_record(
     api: Api, settings: Settings
 ) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     before = await api.json("GET", "/api/sessions/web-1/audit/verify")
 
     def age(connection: sqlite3.Connection) -> None:
@@ -187,7 +201,7 @@ async def test_a_start_goes_on_with_an_erasure(
     monkeypatch: pytest.MonkeyPatch,
     point: FaultPoint,
 ) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
 
     def reached(here: FaultPoint) -> None:
         if here is point:
@@ -204,12 +218,53 @@ async def test_a_start_goes_on_with_an_erasure(
         await plane.close()
 
 
+def lines_of(archive: tarfile.TarFile, name: str) -> list[dict[str, Any]]:
+    """The lines of one of its files."""
+    data = archive.extractfile(f"{name}.jsonl")
+    assert data is not None
+    return [json.loads(line) for line in data.read().splitlines()]
+
+
+async def test_a_start_removes_what_a_killed_export_has_left(
+    api: Api, settings: Settings, engine: FakeEngine
+) -> None:
+    await api.plane.close()
+    left = settings.state_dir / "exports" / ".operator"
+    left.mkdir(parents=True)
+    (left / "memory.jsonl").write_text(CANARY)
+    whole = left.with_name("other.tar.gz")
+    whole.write_text("an export that was made")
+    plane = await ControlPlane.open(settings, engine)
+    try:
+        await until(lambda: not left.exists())
+        assert whole.exists()
+    finally:
+        await plane.close()
+
+
+async def test_a_user_who_signs_in_is_an_owner_too(api: Api, settings: Settings) -> None:
+    await used(api, "web-1", OPERATOR_KEY)
+    rename = "UPDATE sessions SET owner = 'anna@corp'"
+    await api.plane.database.write(lambda each: each.execute(rename))
+    made = await api.json("POST", "/api/owners/anna@corp/export", json={})
+    assert made["files"][0]["sessions"] == 1
+    done = await api.json("POST", "/api/owners/anna@corp/erase", json=REASON)
+    assert done["sessions"] == 1
+    assert not Path(made["files"][0]["file"]).exists()
+    for name in ("@corp", "anna@", "a%2Fb@corp", "..@corp"):
+        await api.problem(404, "not_found", "POST", f"/api/owners/{name}/export", json={})
+
+
 async def test_an_export_has_everything(api: Api, settings: Settings) -> None:
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     await used(api, "other-1", OTHER_KEY)
+    await has_itself(api, OPERATOR_KEY)
+    await worked(api, settings)
     made = await api.json("POST", OWNER + "/export", json={})
-    assert (made["owner"], made["sessions"]) == ("operator", 1)
-    with tarfile.open(made["file"]) as archive:
+    (file,) = made["files"]
+    assert (made["owner"], made["missing"], file["node"]) == ("operator", [], None)
+    assert file["sessions"] == 1
+    with tarfile.open(file["file"]) as archive:
         names = archive.getnames()
         (chain,) = [name for name in names if name.startswith("chains/")]
         data = archive.extractfile(chain)
@@ -220,29 +275,41 @@ async def test_an_export_has_everything(api: Api, settings: Settings) -> None:
         memory = archive.extractfile("memory.jsonl")
         assert memory is not None
         assert json.loads(memory.read())["text"] == f"note {CANARY}"
-        kept = archive.extractfile("workspaces/web-1/kept.txt")
-        assert kept is not None
-        assert kept.read() == CANARY.encode()
+        file_kept = archive.extractfile("workspaces/web-1/kept.txt")
+        assert file_kept is not None
+        assert file_kept.read() == CANARY.encode()
+        timeline = lines_of(archive, "timeline")
+        assert [line["seq"] for line in timeline] == [*range(120)]
+        for table, member in (("approvals", "text"), ("turns", "result"), ("turn_notes", "notes")):
+            assert [line[member] for line in lines_of(archive, table)] == [CANARY]
+        assert CANARY in lines_of(archive, "hooks")[0]["url"]
+        assert lines_of(archive, "secrets")[0]["hosts"] == [f"{CANARY}.example"]
+        (image,) = [name for name in names if name.startswith("snapshots/")]
+        data = archive.extractfile(image)
+        assert data is not None
+        assert CANARY.encode() in data.read()
+        assert "a-value-of-the-key" not in str(lines_of(archive, "secrets"))
     assert not any("other-1" in name for name in names)
     (event,) = (await api.json("GET", "/api/audit?operation=owner.export"))["items"]
-    assert event["result"]["sha256"] == made["sha256"]
-    assert Path(made["file"]).stat().st_mode & 0o77 == 0
+    assert event["result"]["sha256"] == file["sha256"]
+    assert Path(file["file"]).stat().st_mode & 0o77 == 0
 
 
 async def test_the_commands(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
-    await used(api, "web-1")
+    await used(api, "web-1", OPERATOR_KEY)
     shown = await run_beside("retention")
     assert "PADDOCK_AUDIT_RETENTION" in shown.out
     exported = await run_beside("owners", "export", "operator", "--json")
-    assert json.loads(exported.out)["sessions"] == 1
+    (file,) = json.loads(exported.out)["files"]
+    assert file["sessions"] == 1
     refused = await run_beside("owners", "erase", "operator", "--reason", "r")
     assert (refused.status, "--yes" in refused.err) == (2, True)
     erased = await run_beside("owners", "erase", "operator", "--reason", "r", "--yes", "--json")
     found: dict[str, Any] = json.loads(erased.out)
     assert (found["owner"], found["memory"]) == ("operator", 1)
-    assert not Path(json.loads(exported.out)["file"]).exists()
+    assert not Path(file["file"]).exists()
 
 
 async def test_the_client(api: Api) -> None:

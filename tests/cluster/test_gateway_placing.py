@@ -189,6 +189,15 @@ async def test_what_each_node_has_of_its_own_is_asked_of_one(cluster: Cluster) -
     assert cluster.nodes["b"].got == [("POST", "/api/audit/index", b"{}")]
 
 
+async def test_what_one_node_does_for_all_goes_to_any_or_to_the_one_that_is_named(
+    cluster: Cluster,
+) -> None:
+    for path in ("/api/owners/ci/erase", "/api/owners/ci/export"):
+        assert (await cluster.sent("POST", path, headers=ADMIN))["node"] in {"a", "b", "c"}
+        assert (await cluster.sent("POST", f"{path}?node=b", headers=ADMIN))["node"] == "b"
+        assert cluster.nodes["b"].got[-1][:2] == ("POST", path)
+
+
 # E2B.
 
 

@@ -30,11 +30,13 @@ from aiohttp import ClientSession
 from pydantic import SecretStr
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.events import EventDraft
 from orchestrator.ground.loop_lag import LoopLag, watched_loop
 from orchestrator.ground.tasks import TaskName
 from orchestrator.host.workspace import mounts
 from orchestrator.operate.hooks import hook_deliveries
 from orchestrator.operate.hooks.hook_rules import WantedHook
+from orchestrator.settings.operator_exports import OperatorExport
 from orchestrator.settings.settings import Settings
 from tests.support.box import TESTER
 from tests.support.prometheus import Alertmanager, Prometheus, alertmanager, program, prometheus
@@ -123,8 +125,11 @@ async def watched(
         state = stack.enter_context(small_disk(directory))
         receiver = await stack.enter_async_context(receiving())
         receiver.answer = lambda _: ERROR
+        logs = directory / "logs"
+        logs.mkdir()
         served = ServedPlane(
             Settings(
+                exports={"siem": OperatorExport(file=logs / "record.jsonl")},
                 state_dir=state,
                 admin_key=SecretStr(KEY),
                 min_free_memory_bytes=0,
@@ -253,6 +258,20 @@ async def a_hook_that_refuses(at: Watched) -> AsyncIterator[None]:
         await at.served.plane.hooks.remove(TESTER, hook.id)
 
 
+@asynccontextmanager
+async def an_export_without_its_directory(at: Watched) -> AsyncIterator[None]:
+    """The file of the export can't be written; more events than an alert needs are recorded."""
+    file = at.served.settings.exports["siem"].file
+    assert file is not None
+    away = file.parent.rename(file.parent.with_name("away"))
+    record = at.served.plane.ledger.append
+    await asyncio.gather(
+        *(record(EventDraft("policy.reloaded", actor="system")) for _ in range(1100))
+    )
+    yield
+    away.rename(file.parent)
+
+
 TROUBLES: dict[str, Callable[[Watched], AbstractAsyncContextManager[None]]] = {
     "PaddockAuditBehind": a_disk_that_hangs,
     "PaddockEngineFails": an_engine_that_fails,
@@ -262,6 +281,7 @@ TROUBLES: dict[str, Callable[[Watched], AbstractAsyncContextManager[None]]] = {
     "PaddockTaskFails": a_task_that_fails,
     "PaddockLoopBlocked": a_loop_that_is_blocked,
     "PaddockHookUndelivered": a_hook_that_refuses,
+    "PaddockExportBehind": an_export_without_its_directory,
 }
 
 

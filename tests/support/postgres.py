@@ -39,6 +39,10 @@ class FreshDatabase:
         """Runs one statement beside the tested code; returns its rows, one a line."""
         return self.server.sql(statement, self.name)
 
+    def dump(self) -> str:
+        """All that is in it."""
+        return self.server.dump(self.name)
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Database]:

@@ -18,7 +18,7 @@ from orchestrator.operate.exports.export import Export
 from orchestrator.operate.hooks.hook_deliveries import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.privacy.erasure import Erasing
+from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.telemetry.sending import OtlpSending
 from orchestrator.operate.templates.warm_templates import WarmTemplates
 from orchestrator.record.audit.anchoring import Anchoring
@@ -45,7 +45,7 @@ ROUNDS = {
     TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
     TaskName.SNAPSHOTS: (NamedSnapshots, "remove_taken_before"),
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
-    TaskName.ERASING: (Erasing, "_go_on"),
+    TaskName.ERASING: (OwnerRequests, "_go_on"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
     TaskName.WARM_TEMPLATES: (WarmTemplates, "_round"),

@@ -7,21 +7,28 @@ import json
 import sqlite3
 from typing import NamedTuple
 
-from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.events import SYSTEM_KEY
-from orchestrator.ground.store.effect import Effect, executing
 from paddock.audit.chain import DIGEST, SALT, canonical, erased
 
-# So many events of 3 KB take the writer 15 to 40 ms, for which commands wait.
-_PORTION = 200
+# A portion ends after so many bytes of events, or so many rows. Commands wait for the writer, which
+# a portion takes 5 to 10 ms.
+_PORTION_BYTES = 64 * 1024
+_PORTION = 100
 # The order to erase, and what else says who had what right, is no content.
 _KEPT = (
     *("key.create", "key.revoke", "owner.erase", "owner.erased", "owner.export"),
     *("audit.archived", "audit.erased"),
 )
-_MOST_NAMED = 5
-# Tables whose rows are all content, by their sessions' keys.
-_TABLES = ("approvals", "terminals", "turns", "turn_notes", "timeline", "run_queue")
+# Tables whose rows are all content, by their sessions' keys, and what else a row is found by.
+CONTENT_TABLES = {
+    "approvals": "number",
+    "terminals": "id",
+    "turns": "number",
+    "turn_notes": "session_key",
+    "timeline": "seq",
+    "run_queue": "seq",
+}
+_MORE_TABLES = {"hook_deliveries": "number", "egress_connections": "id"}
 _OF_KEY = """
     SELECT id, seq, body FROM events
     WHERE session_key = ? AND seq > ? ORDER BY seq LIMIT ?
@@ -46,40 +53,6 @@ class ErasedPortion(NamedTuple):
     old: int
 
 
-def beginning(owner: str, asked_by: str) -> Effect:
-    """An effect that begins an erasure. Raises (from the transaction): ConflictError."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        check_ended(connection, owner)
-        connection.execute(
-            "INSERT INTO erasures VALUES (?, ?) ON CONFLICT DO NOTHING", (owner, asked_by)
-        )
-
-    return effect
-
-
-def ending(owner: str) -> Effect:
-    """An effect that ends it."""
-    return executing("DELETE FROM erasures WHERE owner = ?", (owner,))
-
-
-def begun(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """The owners whose content is being erased, and who has asked for it."""
-    return connection.execute("SELECT owner, asked_by FROM erasures ORDER BY owner").fetchall()
-
-
-def check_ended(connection: sqlite3.Connection, owner: str) -> None:
-    """Raises: ConflictError that names sessions of the owner that have not ended."""
-    found = connection.execute(
-        "SELECT id FROM sessions WHERE owner = ? AND status IN ('active', 'paused') LIMIT ?",
-        (owner, _MOST_NAMED + 1),
-    ).fetchall()
-    if found:
-        names = ", ".join(name for (name,) in found[:_MOST_NAMED])
-        more = ", …" if len(found) > _MOST_NAMED else ""
-        raise ConflictError(f"sessions of {owner} have not ended: close them first: {names}{more}")
-
-
 def sessions(connection: sqlite3.Connection, owner: str, after: str) -> list[EndedSession]:
     """The owner's ended sessions behind that key."""
     rows = connection.execute(
@@ -88,22 +61,6 @@ def sessions(connection: sqlite3.Connection, owner: str, after: str) -> list[End
         (owner, after, _PORTION),
     )
     return [EndedSession(*row) for row in rows]
-
-
-def shown(connection: sqlite3.Connection, key: str) -> dict[str, object]:
-    """What the database has of a session, for its owner."""
-    columns = "id, owner, incarnation, status, permission_level, created_at, terminated_at"
-    cursor = connection.cursor()
-    cursor.row_factory = sqlite3.Row
-    row = cursor.execute(
-        f"SELECT key, {columns}, termination, terms FROM sessions WHERE key = ?",  # noqa: S608
-        (key,),
-    ).fetchone()
-    return {
-        **dict(row),
-        "termination": None if row["termination"] is None else json.loads(row["termination"]),
-        "terms": json.loads(row["terms"]),
-    }
 
 
 def archives(connection: sqlite3.Connection, owner: str, after: str) -> list[tuple[str, str]]:
@@ -119,7 +76,7 @@ def erase_events(
     connection: sqlite3.Connection, key: str, after: int, owner: str | None = None
 ) -> ErasedPortion:
     """Erases the content of a chain's events behind that one; with `owner`, of its events only."""
-    rows = connection.execute(_OF_KEY, (key, after, _PORTION)).fetchall()
+    rows = _portion(connection, key, after)
     done = old = 0
     for event_id, _, body in rows:
         event = json.loads(body)
@@ -133,8 +90,19 @@ def erase_events(
             (canonical(erased(event)), event_id),
         )
         done += 1
-    last = rows[-1][1] if len(rows) == _PORTION else None
-    return ErasedPortion(last, done, old)
+    return ErasedPortion(rows[-1][1] if rows else None, done, old)
+
+
+def _portion(connection: sqlite3.Connection, key: str, after: int) -> list[tuple[int, int, str]]:
+    """The id, the place and the text of the next events: at least one, if there is one."""
+    found = []
+    size = 0
+    for row in connection.execute(_OF_KEY, (key, after, _PORTION)):
+        found.append(row)
+        size += len(row[2])
+        if size >= _PORTION_BYTES:
+            break
+    return found
 
 
 def _concerns(event: dict[str, object], owner: str) -> bool:
@@ -155,15 +123,37 @@ def delete_events(connection: sqlite3.Connection, key: str) -> bool:
     return deleted.rowcount < _PORTION
 
 
-def erase_session(connection: sqlite3.Connection, key: str) -> None:
-    """Erases what the other tables have of an ended session."""
-    for table in (*_TABLES, "hook_deliveries", "egress_connections"):
-        connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))  # noqa: S608
+def erase_session(connection: sqlite3.Connection, key: str) -> bool:
+    """Erases a portion of what the other tables have of an ended session; whether it was all."""
+    for table, column in (CONTENT_TABLES | _MORE_TABLES).items():
+        deleted = connection.execute(
+            f"DELETE FROM {table} WHERE session_key = ? AND {column} IN"  # noqa: S608 - ours
+            f" (SELECT {column} FROM {table} WHERE session_key = ? LIMIT ?)",
+            (key, key, _PORTION),
+        )
+        if deleted.rowcount == _PORTION:
+            return False
     connection.execute(
         "UPDATE sessions SET terms = '{}', egress = '{}', consume = NULL, secret_names = '[]',"
         " seal_key = x'' WHERE key = ?",
         (key,),
     )
+    return True
+
+
+def erase_own_of_key(connection: sqlite3.Connection, owner: str) -> bool:
+    """Deletes a portion of what is here of a key itself; whether it was all.
+
+    A node of a cluster may have it from before, when it was alone.
+    """
+    rows = connection.execute(
+        "SELECT number FROM memory WHERE owner = ? LIMIT ?", (owner, _PORTION)
+    ).fetchall()
+    connection.executemany("DELETE FROM memory_words WHERE rowid = ?", rows)
+    connection.executemany("DELETE FROM memory WHERE number = ?", rows)
+    connection.execute("DELETE FROM secrets WHERE key = ? AND session_key = ''", (owner,))
+    connection.execute("DELETE FROM hooks WHERE managed_by = ?", (owner,))
+    return len(rows) < _PORTION
 
 
 def replace_archive(connection: sqlite3.Connection, key: str, seal: tuple[str, int] | None) -> None:

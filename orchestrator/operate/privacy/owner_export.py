@@ -1,11 +1,11 @@
-"""Everything that is kept of one owner, in one file on this machine.
+"""Everything that is kept of one owner on this machine, in one file.
 
-It is a compressed tar: `sessions.jsonl` and the chain of each session in `chains/`, `memory.jsonl`,
-`volumes.jsonl`, `snapshots.jsonl`, the evidence of commands and terminals, archives, and the files
-of workspaces and volumes. Sessions must have ended, so nothing changes while files are read.
+It is a compressed tar: `sessions.jsonl` and the chain of each session in `chains/`, what else the
+database has of them and of the key in further `.jsonl` files, the evidence of commands and
+terminals, archives, the files of workspaces and volumes, and the images of named snapshots.
+Sessions must have ended, so nothing changes while files are read. Values of secrets stay sealed.
 """
 
-import asyncio
 import hashlib
 import os
 import shutil
@@ -19,31 +19,33 @@ from typing import TypeVar
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import EventDraft
-from orchestrator.ground.store.database import Database
-from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads
 from orchestrator.host.workspace import slots
-from orchestrator.host.workspace.storage import Storage
-from orchestrator.operate.privacy import erased_rows
-from orchestrator.operate.privacy.owners_files import OwnersFiles
+from orchestrator.operate.hooks.hook import Hook
+from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.privacy import erased_rows, erasure_orders, exported_rows
+from orchestrator.operate.privacy.erasure_orders import OwnerOrder
+from orchestrator.operate.privacy.owners_content import OwnersContent
 from orchestrator.record.audit import query
-from orchestrator.record.audit.recorder import Recorder
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.secret import Holder
+from orchestrator.state.secret_rows import use_of
 from paddock.audit.chain import canonical
 
-SUFFIX = ".tar.gz"
+_SUFFIX = ".tar.gz"
 _CALL_SECONDS, _LONG_CALL_SECONDS = 60.0, 3600.0
 _LINES = 500
 _PAGE = 100
 
 T = TypeVar("T")
+# A line of JSON, and the file of the export that it belongs to.
+Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedOwner:
     """The file, its size, and how many sessions are in it."""
 
-    owner: str
     file: str
     bytes: int
     sha256: str
@@ -51,140 +53,145 @@ class ExportedOwner:
 
 
 class OwnerExports:
-    """One export at a time. It continues if its caller is cancelled."""
+    """Writes exports, one at a time."""
 
-    def __init__(
-        self,
-        database: Database,
-        recorder: Recorder,
-        storage: Storage,
-        files: OwnersFiles,
-        check_disk: Callable[[Path], None],
-    ) -> None:
-        """`check_disk` raises CapacityExhaustedError if a directory's disk is nearly full."""
-        self._database = database
-        self._recorder = recorder
-        self._storage = storage
-        self._files = files
-        self._check_disk = check_disk
+    def __init__(self, content: OwnersContent) -> None:
+        self._content = content
+        self._database = content.database
         self._threads = Threads("exports of owners", 1)
-        self._changes = TaskScope("an export")
-        self._lock = asyncio.Lock()
 
-    async def close(self) -> None:
-        """Waits for what has begun."""
-        await self._changes.drain()
+    async def remove_drafts(self) -> None:
+        """Removes what exports have left that a kill has ended. Raises: AuditUnavailableError."""
+        await self._call(partial(_remove_drafts, self._content.exports), _LONG_CALL_SECONDS)
 
-    async def export(self, principal: Principal, owner: str) -> ExportedOwner:
-        """Writes the file, which replaces an earlier one of that owner; both are on record.
+    async def write(
+        self, order: OwnerOrder, copied: AsyncIterator[Line] | None = None
+    ) -> ExportedOwner:
+        """Writes the file, which replaces an earlier one of that owner; this is on record.
 
-        Raises: ConflictError while a session of the owner has not ended; CapacityExhaustedError;
-        AuditUnavailableError; StoreError; StorageError.
+        `copied` are lines of chains of other machines. Raises: ConflictError while a session of the
+        owner has not ended; CapacityExhaustedError, AuditUnavailableError, StoreError.
         """
-        return await self._changes.shield(self._export(principal, owner))
+        content, owner = self._content, order.owner
+        await self._database.read(partial(erasure_orders.check_ended, owner=owner))
+        target, draft = export_of(content.exports, owner), draft_of(content.exports, owner)
+        try:
+            await self._call(partial(_make, draft))
+            await self._call(partial(content.check_disk, content.exports))
+            count = await self._write_sessions(owner, draft)
+            await self._write_lines(draft, self._of_key(owner))
+            if copied is not None:
+                await self._write_lines(draft, copied)
+            trees = await self._trees(owner)
+            packing = partial(_pack, target, draft, trees)
+            sha256, size = await self._call(packing, _LONG_CALL_SECONDS)
+        finally:
+            with suppress(AuditUnavailableError):  # the next start removes it
+                await self._call(partial(shutil.rmtree, draft, ignore_errors=True))
+        made = ExportedOwner(str(target), size, sha256, count)
+        event = EventDraft(
+            "owner.export",
+            actor=order.asked_by,
+            decision="allow",
+            args={"key": owner},
+            result={"bytes": size, "sha256": sha256, "sessions": count},
+        )
+        await content.recorder.record_of_key(owner, event, lambda connection: None)
+        return made
 
-    async def _export(self, principal: Principal, owner: str) -> ExportedOwner:
-        async with self._lock:
-            await self._database.read(partial(erased_rows.check_ended, owner=owner))
-            target = self._files.exports / f"{owner}{SUFFIX}"
-            draft = self._files.exports / f".{owner}"
-            try:
-                await self._call(partial(_make, draft))
-                await self._call(partial(self._check_disk, self._files.exports))
-                count = await self._write_rows(owner, draft)
-                trees = await self._trees(owner)
-                sha256, size = await self._call(
-                    partial(_pack, target, draft, trees), _LONG_CALL_SECONDS
-                )
-            finally:
-                with suppress(AuditUnavailableError):  # the next export removes it
-                    await self._call(partial(shutil.rmtree, draft, ignore_errors=True))
-            made = ExportedOwner(owner, str(target), size, sha256, count)
-            result = {"bytes": size, "sha256": sha256, "sessions": count}
-            event = EventDraft(
-                "owner.export",
-                actor=principal.name,
-                decision="allow",
-                args={"key": owner},
-                result=result,
-            )
-            await self._recorder.record_of_key(owner, event, lambda connection: None)
-            return made
-
-    async def _write_rows(self, owner: str, draft: Path) -> int:
-        """Writes what the database has; returns the number of sessions."""
+    async def _write_sessions(self, owner: str, draft: Path) -> int:
+        """Writes what the database has of each session; returns their number."""
         count, after = 0, ""
         while found := await self._database.read(
             partial(erased_rows.sessions, owner=owner, after=after)
         ):
             for session in found:
-                row = await self._database.read(partial(erased_rows.shown, key=session.key))
-                await self._append(draft / "sessions.jsonl", [canonical(row) + "\n"])
-                chain = draft / "chains" / f"{session.key}.jsonl"
-                lines: list[str] = []
-                async for line in query.export(self._database, session.key):
-                    lines.append(line)
-                    if len(lines) == _LINES:
-                        await self._append(chain, lines)
-                        lines = []
-                await self._append(chain, lines)
+                await self._write_lines(draft, self._of_session(session.key))
                 count += 1
             after = found[-1].key
-        for name, items in (
-            ("memory", self._memory(owner)),
-            ("volumes", self._volumes(owner)),
-            ("snapshots", self._snapshots(owner)),
-        ):
-            async for item in items:
-                await self._append(draft / f"{name}.jsonl", [canonical(item) + "\n"])
         return count
 
-    async def _memory(self, owner: str) -> AsyncIterator[dict[str, object]]:
+    async def _of_session(self, key: str) -> AsyncIterator[Line]:
+        line = await self._database.read(partial(exported_rows.session_line, key=key))
+        yield line, "sessions.jsonl"
+        for table in erased_rows.CONTENT_TABLES:
+            after: object = None
+            while True:
+                lines, after = await self._database.read(
+                    partial(exported_rows.lines_of, table=table, key=key, after=after)
+                )
+                for line in lines:
+                    yield line, f"{table}.jsonl"
+                if after is None:
+                    break
+        async for line in query.export(self._database, key):
+            yield line, f"chains/{key}.jsonl"
+
+    async def _of_key(self, owner: str) -> AsyncIterator[Line]:
+        """What a key has itself."""
+        content = self._content
         before = None
-        while found := await self._files.memory.page(owner, None, before, _PAGE):
-            for entry in found:
-                yield asdict(entry)
-            before = found[-1].id
-
-    async def _volumes(self, owner: str) -> AsyncIterator[dict[str, object]]:
-        for each in await self._files.volumes.page(owner, ("", ""), _PAGE):  # a key has no more
+        while entries := await content.memory.page(owner, None, before, _PAGE):
+            for entry in entries:
+                yield _line(asdict(entry)), "memory.jsonl"
+            before = entries[-1].id
+        for secret in content.secrets.held_by(Holder(owner)):
+            yield _line({"name": secret.name, **use_of(secret)}), "secrets.jsonl"
+        for hook in hooks_of(content.hooks, owner):
+            yield _line({"id": hook.id, "url": hook.url, "events": hook.events}), "hooks.jsonl"
+        for each in await content.volumes.page(owner, ("", ""), _PAGE):  # a key has no more
             volume = each.volume
-            yield {"name": volume.name, "size_bytes": volume.size, "files": volume.files.id}
-
-    async def _snapshots(self, owner: str) -> AsyncIterator[dict[str, object]]:
+            shown = {"name": volume.name, "size_bytes": volume.size, "files": volume.files.id}
+            yield _line(shown), "volumes.jsonl"
         after = ("", "")
-        while found := await self._files.snapshots.page(owner, None, after, _PAGE):
-            for shown in found:
-                yield asdict(shown.snapshot)
-            last = found[-1].snapshot
-            after = (owner, last.name or "")
+        while snapshots := await content.snapshots.page(owner, None, after, _PAGE):
+            for found in snapshots:
+                yield _line(asdict(found.snapshot)), "snapshots.jsonl"
+            after = (owner, snapshots[-1].snapshot.name or "")
 
     async def _trees(self, owner: str) -> dict[str, Path]:
         """Directories and files of the host by their names in the export; not all exist."""
+        content = self._content
         found: dict[str, Path] = {}
         for workspace in await self._database.read(slots.kept):
             if workspace.owner == owner:
-                await self._storage.mount(workspace)
+                await content.storage.mount(workspace)
                 kind = "volumes" if workspace.is_volume else "workspaces"
-                found[f"{kind}/{workspace.id}"] = self._storage.data(workspace)
-        after = ""
+                found[f"{kind}/{workspace.id}"] = content.storage.data(workspace)
+        after = ("", "")
+        while snapshots := await content.snapshots.page(owner, None, after, _PAGE):
+            for shown in snapshots:
+                for path in content.snapshots.paths(shown.snapshot):
+                    found[f"snapshots/{path.name}"] = path
+            after = (owner, snapshots[-1].snapshot.name or "")
+        key = ""
         while sessions := await self._database.read(
-            partial(erased_rows.sessions, owner=owner, after=after)
+            partial(erased_rows.sessions, owner=owner, after=key)
         ):
             for session in sessions:
-                found[f"evidence/{session.key}"] = self._files.evidence / session.key
-            after = sessions[-1].key
-        after = ""
+                found[f"evidence/{session.key}"] = content.evidence / session.key
+            key = sessions[-1].key
+        key = ""
         while archives := await self._database.read(
-            partial(erased_rows.archives, owner=owner, after=after)
+            partial(erased_rows.archives, owner=owner, after=key)
         ):
             for _, file in archives:
-                found[f"archives/{file}"] = self._files.archives / file
-            after = archives[-1][0]
+                found[f"archives/{file}"] = content.archives / file
+            key = archives[-1][0]
         return found
 
-    async def _append(self, path: Path, lines: list[str]) -> None:
-        await self._call(partial(_append, path, lines))
+    async def _write_lines(self, draft: Path, lines: AsyncIterator[Line]) -> None:
+        """Writes them in portions; those of one file follow each other."""
+        portion: list[str] = []
+        name = ""
+        async for line, file in lines:
+            if portion and (file != name or len(portion) == _LINES):
+                await self._call(partial(_append, draft / name, portion))
+                portion = []
+            name = file
+            portion.append(line)
+        if portion:
+            await self._call(partial(_append, draft / name, portion))
 
     async def _call(self, function: Callable[[], T], seconds: float = _CALL_SECONDS) -> T:
         try:
@@ -194,13 +201,39 @@ class OwnerExports:
             raise AuditUnavailableError(f"nothing is exported: {detail}") from error
 
 
+def export_of(directory: Path, owner: str) -> Path:
+    """The file of an owner's export."""
+    return directory / f"{owner}{_SUFFIX}"
+
+
+def draft_of(directory: Path, owner: str) -> Path:
+    """The directory in which it is made."""
+    return directory / f".{owner}"
+
+
+def hooks_of(hooks: Hooks, owner: str) -> list[Hook]:
+    """The hooks that a key has added; those of admins about its sessions are theirs."""
+    everything = hooks.visible(Principal("", Role.ADMIN))
+    return [each for each in everything if each.managed_by == owner and not each.configured]
+
+
+def _line(value: object) -> str:
+    return canonical(value) + "\n"
+
+
 def _make(draft: Path) -> None:
     draft.parent.mkdir(mode=0o700, exist_ok=True)
     shutil.rmtree(draft, ignore_errors=True)
-    (draft / "chains").mkdir(mode=0o700, parents=True)
+    draft.mkdir(mode=0o700)
+
+
+def _remove_drafts(exports: Path) -> None:
+    for path in exports.glob(".*"):
+        shutil.rmtree(path)
 
 
 def _append(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(lines)
 

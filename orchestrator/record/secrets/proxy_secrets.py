@@ -142,9 +142,13 @@ class ProxySecrets:
         """The holders of secrets that were set over the API."""
         return list(self._held)
 
+    def held_by(self, holder: Holder) -> list[Secret]:
+        """Those of a key, or of the instance, that were set over the API."""
+        return list(self._held.get(holder, {}).values())
+
     def own_of(self, session: Session) -> list[Secret]:
         """The session's own."""
-        return list(self._held.get(holder_of(session), {}).values())
+        return self.held_by(holder_of(session))
 
     def get(self, holder: Holder, name: str) -> Secret | None:
         """One that was set over the API."""

@@ -23,6 +23,8 @@ ADMIN_NAME = "admin"
 USER_MARK = "@"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
+# Of a key, or of a user with the name of an issuer.
+_OWNER = re.compile(rf"([a-z0-9_][a-z0-9._+@-]{{0,63}}{USER_MARK})?{NAME_PATTERN}", re.ASCII)
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # No key has this name.
 _NOBODY = ""
@@ -270,6 +272,11 @@ def digest(secret: str) -> str:
 def is_key_name(text: str) -> bool:
     """Whether a key may have that name."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_owner_name(text: str) -> bool:
+    """Whether a key or a user who has signed in may have that name."""
+    return _OWNER.fullmatch(text) is not None
 
 
 def new_handle() -> str:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.cluster.names import NameClaims
@@ -148,6 +149,10 @@ class NamedSnapshots:
 
     def _shown(self, snapshot: NamedSnapshot) -> ShownSnapshot:
         return ShownSnapshot(snapshot, self._taking.copied.get(snapshot.id))
+
+    def paths(self, snapshot: NamedSnapshot) -> list[Path]:
+        """Its files, for whoever reads them; not all exist."""
+        return self._files.paths(snapshot.id)
 
     # Changing and removing.
 

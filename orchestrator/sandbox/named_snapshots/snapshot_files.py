@@ -126,9 +126,13 @@ class SnapshotFiles:
         files = [self._path(snapshot_id), *([self._layer(snapshot_id)] if layer else [])]
         return not all(each.exists() for each in files)
 
+    def paths(self, snapshot_id: str) -> list[Path]:
+        """Where its files are, if they are there: all but the first need not be."""
+        return [self._path(snapshot_id), self._layer(snapshot_id)]
+
     def remove(self, snapshot_id: str) -> None:
         """Removes the files, which may be gone. Raises: OSError."""
-        for path in (self._path(snapshot_id), self._layer(snapshot_id)):
+        for path in self.paths(snapshot_id):
             path.unlink(missing_ok=True)
 
     def remove_all_but(self, known: Collection[str]) -> int:

@@ -22,10 +22,20 @@ _DAY = 86_400
 @app.command(epilog=example("paddock owners export alice"))
 @remote
 async def export(paddock: "Paddock", owner: _Name, as_json: AsJson = False) -> None:
-    """Write everything that is kept of an owner to a file on the server's machine."""
+    """Write everything that is kept of an owner to a file on the server's machine.
+
+    In a cluster, each node writes one on its machine.
+    """
     note(f"exporting what is kept of {owner}")
     made = await paddock.owners.export(owner)
-    print_done(made, as_json, f"{made.file} has {made.sessions} sessions, {size(made.bytes)}")
+    lines = [
+        f"{'' if each.node is None else f'{each.node}: '}{each.file} has {each.sessions} sessions,"
+        f" {size(each.bytes)}"
+        for each in made.files
+    ]
+    print_done(made, as_json, "\n".join(lines))
+    if made.missing:
+        note(f"no files of {', '.join(made.missing)}: ask again when they are back")
 
 
 @app.command(epilog=example('paddock owners erase alice --reason "asked for by letter" --yes'))
@@ -37,12 +47,14 @@ async def erase(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase files, outputs, transcripts and memory of an owner; chains still verify."""
+    """Erase files, outputs, transcripts, memory and secrets of an owner; chains still verify."""
     if not yes:
         confirm(f"erase all content of {owner}, for ever")
     note(f"erasing the content of {owner}")
     done = await paddock.owners.erase(owner, reason=reason)
     print_done(done, as_json, f"erased {done.events} events of {done.sessions} sessions")
+    if done.missing:
+        note(f"{', '.join(done.missing)} will erase their part when they are back")
 
 
 def add_to(main: typer.Typer) -> None:

@@ -39,6 +39,8 @@ def _session(session_id: str) -> Aim:
         ("POST /api/tickets", Aim(Kind.BODY, member="session_id")),
         ("POST /api/policies/explain", Aim(Kind.BODY, member="session")),
         ("GET /api/policies", Aim(Kind.ANY)),
+        ("POST /api/owners/ci/erase", Aim(Kind.ONE)),
+        ("GET /api/retention?node=a", Aim(Kind.ONE)),
         ("POST /api/templates/web/build", Aim(Kind.NONE)),
         ("GET /api/templates", Aim(Kind.ANY)),
         ("GET /api/memory?x", Aim(Kind.ANY)),

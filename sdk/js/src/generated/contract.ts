@@ -861,6 +861,10 @@ export type ErasedOwner = {
   volumes: number;
   snapshots: number;
   memory: number;
+  secrets: number;
+  hooks: number;
+  /** Nodes of a cluster that have not erased their part yet. They do so when they are back. */
+  missing: readonly string[];
 };
 
 /** Why it is erased, which is on record. */
@@ -1048,6 +1052,16 @@ export type Explanation = {
   remedy: string | null;
   /** All layers that would stop it, in order. `allow` is the parser's decision: a later layer may still stop a command that it allows. */
   layers: readonly Layer[];
+};
+
+/** A file on a server's machine. */
+export type ExportedFile = {
+  /** The node of a cluster; null on one machine. */
+  node: string | null;
+  file: string;
+  bytes: number;
+  sha256: string;
+  sessions: number;
 };
 
 /** By what means something is decided: the kernel's own, or a substitute on an older one. */
@@ -2194,13 +2208,12 @@ export type OutputData = {
   cut?: number | undefined;
 };
 
-/** A file on the server's machine with everything that is kept of an owner. */
+/** Files on the servers' machines with everything that is kept of an owner. */
 export type OwnerExport = {
   owner: string;
-  file: string;
-  bytes: number;
-  sha256: string;
-  sessions: number;
+  files: readonly ExportedFile[];
+  /** Nodes of a cluster that have written none: ask again when they are back. */
+  missing: readonly string[];
 };
 
 /** A file that may be read. */

@@ -6,16 +6,19 @@ from api.shape.access import Access
 from api.shape.answers import Removed
 from api.shape.context import Context
 from api.shape.operation import operation
-from orchestrator.operate.operator.user_revocations import UserRevocations
+from orchestrator.operate.users.ending import UserEnding
 from orchestrator.rules.access.users import SignedIn
 from orchestrator.rules.oidc.sign_in import SignIn, SignInPlace
+from orchestrator.settings.settings import Settings
 from paddock.contract.sign_in import (
+    Caller,
     SignInBody,
     SignInOffer,
     SignInOffers,
     SignInTokens,
     User,
     UserList,
+    UserListQuery,
 )
 
 _TAG = "Sign-in"
@@ -74,16 +77,48 @@ async def redeem_sign_in(context: Context, sign_in: SignIn, body: SignInBody) ->
 
 @operation(
     "GET",
+    "/api/caller",
+    Access.SELF,
+    tag=_TAG,
+    summary="Show who calls",
+    answers="The key or user of the credential that was sent.",
+    errors=("sign_in_unavailable",),
+)
+async def show_caller(context: Context) -> Caller:
+    """What this instance knows the credential as, and what it may do."""
+    found = context.principal
+    return Caller.model_validate(
+        {
+            "name": found.name,
+            "role": str(found.role),
+            "owner": found.owner,
+            "scopes": None if found.scopes is None else sorted(found.scopes),
+            "max_level": found.bounds.max_level,
+            "expires_at": found.expires_at,
+        }
+    )
+
+
+@operation(
+    "GET",
     "/api/users",
     Access.ADMIN,
     tag=_TAG,
     summary="List the users who have signed in",
     answers="The users by name.",
 )
-async def list_users(context: Context, sign_in: SignIn) -> UserList:
+async def list_users(
+    context: Context, sign_in: SignIn, settings: Settings, query: UserListQuery
+) -> UserList:
     """The users whom this instance has seen, at most 16,384; of a cluster, this node's."""
     now = datetime.now(UTC)
-    return UserList(items=[_user(each, now) for each in sign_in.users.all], next=None)
+    found = sign_in.users.page(query.cursor or "", query.limit)
+    more = len(found) == query.limit
+    return UserList(
+        items=[_user(each, now, settings.node) for each in found],
+        next=found[-1].principal.name if more else None,
+        missing=[],
+    )
 
 
 @operation(
@@ -94,13 +129,13 @@ async def list_users(context: Context, sign_in: SignIn) -> UserList:
     summary="End a user's sign-ins",
     answers="Nothing that the user has from before now is valid any more.",
 )
-async def revoke_user(context: Context, user_revocations: UserRevocations, name: str) -> Removed:
+async def revoke_user(context: Context, user_ending: UserEnding, name: str) -> Removed:
     """Refuses tokens that were issued before now, and handles of sessions from before now.
 
     Streams and terminals end at once. `@corp` means all users of the issuer corp. The user may sign
     in again: that is for the issuer, or a rule, to refuse.
     """
-    await context.work.complete(user_revocations.revoke(context.principal.name, name))
+    await context.work.complete(user_ending.revoke(context.principal.name, name))
     return Removed()
 
 
@@ -122,7 +157,7 @@ def _offer(offer: SignInPlace) -> SignInOffer:
     )
 
 
-def _user(user: SignedIn, now: datetime) -> User:
+def _user(user: SignedIn, now: datetime, node: str | None) -> User:
     return User.model_validate(
         {
             "name": user.principal.name,
@@ -131,5 +166,6 @@ def _user(user: SignedIn, now: datetime) -> User:
             "until": user.until,
             "handles_until": user.until + user.holds,
             "signed_in": user.until > now,
+            "node": node,
         }
     )

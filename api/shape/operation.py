@@ -126,8 +126,8 @@ class Operation:
 
     @property
     def scope(self) -> str | None:
-        """The scope that a key with scopes needs; None for what asks for no credential."""
-        return None if self.access is Access.OPEN else SCOPE_OF[self.id]
+        """The scope that a key with scopes needs; None for what needs none."""
+        return None if self.access in (Access.OPEN, Access.SELF) else SCOPE_OF[self.id]
 
     @property
     def socket(self) -> bool:

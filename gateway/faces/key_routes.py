@@ -9,12 +9,20 @@ from gateway.faces.answering import Asked, answer_list, answer_page, answering, 
 from gateway.faces.answers import listed
 from gateway.faces.archives import Archiving
 from gateway.faces.e2b import E2bLists
-from gateway.faces.named_lists import ARCHIVES, SNAPSHOTS, VOLUMES, NamedList, NamedLists
+from gateway.faces.named_lists import (
+    ARCHIVES,
+    SNAPSHOTS,
+    USERS,
+    VOLUMES,
+    NamedList,
+    NamedLists,
+)
 from gateway.faces.queries import E2bSandboxesQuery, E2bSnapshotsQuery
 from gateway.open import Gateway
 from paddock.contract.archives import ArchivesQuery
 from paddock.contract.requests import NoQuery
 from paddock.contract.scopes import SCOPE_OF
+from paddock.contract.sign_in import UserListQuery
 from paddock.contract.snapshots import SnapshotListQuery
 from paddock.contract.volumes import VolumeListQuery
 
@@ -43,6 +51,8 @@ class KeyFaces:
         ):
             readers = answering(self._gateway, handler, READERS, SCOPE_OF[operation])
             app.router.add_get(path, readers, allow_head=False)
+        users = answering(self._gateway, self._list_users, ADMINS, SCOPE_OF["list_users"])
+        app.router.add_get("/api/users", users, allow_head=False)
         archives = answering(self._gateway, self._list_archives, ADMINS, SCOPE_OF["list_archives"])
         app.router.add_get("/api/audit/archives", archives, allow_head=False)
         archive = answering(self._gateway, self._archive, ADMINS, SCOPE_OF["archive_audit"])
@@ -55,6 +65,10 @@ class KeyFaces:
     async def _list_snapshots(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(SnapshotListQuery)
         return await self._list_named(asked, SNAPSHOTS, query.cursor, query.limit)
+
+    async def _list_users(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(UserListQuery)
+        return await self._list_named(asked, USERS, query.cursor, query.limit)
 
     async def _list_archives(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(ArchivesQuery)

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from gateway.access import principal_of
 from gateway.creation import Sent
 from gateway.headers import for_asking
 from gateway.open import Gateway
@@ -58,7 +57,7 @@ class Making:
         """A new session, with the id of its path, of its body, or one that is made here."""
         async with self._bodies.whole(request) as body:
             found = await self._bodies.json(body)
-            asked = asked_in(found, self._owner(request))
+            asked = asked_in(found, await self._owner(request))
             if session_id is not None:
                 asked = asked._replace(session_id=session_id)
             elif isinstance(found, dict) and "id" not in found:
@@ -69,7 +68,7 @@ class Making:
 
     async def sandbox(self, request: web.Request) -> web.StreamResponse:
         """A new sandbox, whose id follows from its `Idempotency-Key`, or from one made here."""
-        caller = self._caller(request)
+        caller = await self._gateway.callers.principal_of(request)
         async with self._bodies.whole(request) as body:
             nodes = [member.node.report for member in self._gateway.members.all]
             known = Known(
@@ -90,7 +89,7 @@ class Making:
 
     async def restored(self, request: web.Request) -> web.StreamResponse:
         """The session of a snapshot, of which only the beginning is read here."""
-        owner = self._owner(request)
+        owner = await self._owner(request)
         first = await read_first(request, HEAD_BYTES)
         size = manifest_size(first)
         length = request.content_length
@@ -118,12 +117,13 @@ class Making:
         async with self._bodies.whole(request) as body:
             found = await self._bodies.json(body)
             name, headers = name_in(found), asking_headers(request)
-            asked = volume_in(found, self._owner(request))
+            owner = await self._owner(request)
+            asked = volume_in(found, owner)
             sent = Sent(headers, body)
             if not is_segment(name):
                 return await self._gateway.creations.create(request, asked, sent)
             need = need_of(request.path, name)
-            mark = (self._owner(request) or "", need.path)
+            mark = (owner or "", need.path)
             if mark in self._volumes:
                 raise ConflictError(f"{need.name} is being created")
             self._volumes.add(mark)
@@ -151,11 +151,8 @@ class Making:
         if member is not None and holder != member.name:
             raise _taken(need, holder)
 
-    def _caller(self, request: web.Request) -> Principal | None:
-        return principal_of(self._gateway.keys, request)
-
-    def _owner(self, request: web.Request) -> str | None:
-        return _name(self._caller(request))
+    async def _owner(self, request: web.Request) -> str | None:
+        return _name(await self._gateway.callers.principal_of(request))
 
 
 def _taken(need: Need, node: str) -> ConflictError:

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.cluster.base import Summary
 from orchestrator.ground.limits import KeyUsage
+from orchestrator.rules.access.user_ends import UserEnd
 
 Body = Mapping[str, Any]
 
@@ -24,6 +25,7 @@ class Kind(StrEnum):
     PURGED = "purged"
     SETTLED = "settled"
     ARRIVED = "arrived"
+    USER_END = "user-end"
 
 
 def changed(session_key: str, summary: Summary) -> Body:
@@ -59,6 +61,15 @@ def settled(session_key: str, amounts: KeyUsage) -> Body:
 def arrived(session_key: str) -> Body:
     """The session that was moved here is active."""
     return {"session_key": session_key}
+
+
+def user_end(end: UserEnd) -> Body:
+    """Nothing is valid any more on any node that this ends of a user."""
+    return {
+        "name": end.name,
+        "what": end.what.value,
+        "moment": end.moment.isoformat(),
+    }
 
 
 def stored_summary(summary: Summary) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGaug
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.operator.user_revocations import UserRevocations
-from orchestrator.operate.options import anchor, export, survive, telemetry
+from orchestrator.operate.options import anchor, export, sign_ins, survive, telemetry
 from orchestrator.operate.privacy.erasure import Erasing
 from orchestrator.operate.privacy.owner_export import OwnerExports
 from orchestrator.operate.privacy.owners_files import OwnersFiles
@@ -32,6 +31,7 @@ from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
+from orchestrator.operate.users.ending import UserEnding
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.last_uses import LastUses
@@ -63,7 +63,7 @@ class OperateFloor:
     usage: UsageHistory
     key_edits: KeyEdits
     last_uses: LastUses
-    user_revocations: UserRevocations
+    user_ending: UserEnding
     hooks: Hooks
     begin_span: BeginSpan | None
 
@@ -164,6 +164,7 @@ async def open_operate(
     await ground.database.write(partial(export_rows.keep_only, names=settings.exports.keys()))
     if settings.exports:
         await export(settings, ground, host, record, closers)
+    user_ends = sign_ins(ground, rules, cluster, record, closers)
     if cluster.following is not None:
         cluster.following.start(tasks)
         closers.push_async_callback(cluster.following.close)
@@ -182,7 +183,7 @@ async def open_operate(
         usage,
         KeyEdits(settings, reload, record.recorder),
         last_uses,
-        UserRevocations(rules.sign_in, record.recorder),
+        user_ends,
         hooks,
         telemetry(settings, ground, host, closers) if settings.otel else None,
     )

@@ -377,6 +377,8 @@ class NodePart:
             if name in cluster.workspaces and cluster.workspaces[name][1] == self._node:
                 del cluster.workspaces[name]
             return
+        if kind is Kind.USER_END:
+            return
         if kind is Kind.ARRIVED:
             cluster.moves.pop(body["session_key"], None)
             return

@@ -73,7 +73,7 @@ class ClaimRule(BaseModel):
     def principal(self, name: str) -> Principal:
         """The user with that name. Raises: ValueError that names the member."""
         members = dict(self.__pydantic_extra__ or {})
-        for own in ("name", "sha256", "expires_at"):
+        for own in ("name", "sha256", "expires_at", "old_sha256", "old_until"):
             if own in members:
                 raise ValueError(f"{own}: no such field: it comes from the token")
         found = parse_key({**members, "name": "user"})
@@ -83,6 +83,7 @@ class ClaimRule(BaseModel):
             owner=found.owner,
             limits=found.limits,
             bounds=found.bounds,
+            scopes=found.scopes,
         )
 
     def matches(self, claims: dict[str, Any]) -> bool:

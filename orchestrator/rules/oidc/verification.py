@@ -1,7 +1,6 @@
 """Verifies a token by its issuer's keys, and says the same to everybody who is refused."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import SignInUnavailableError, UnauthorizedError
@@ -17,8 +16,8 @@ from orchestrator.rules.oidc.token_claims import (
 )
 
 _REFUSED = "the token is not valid here, or has expired: sign in again"
-
-log = logging.getLogger(__name__)
+# Is told of an issuer's name, and why a token is refused.
+Refused = Callable[[str, str], None]
 
 
 class Verified(NamedTuple):
@@ -30,7 +29,9 @@ class Verified(NamedTuple):
     until: float
 
 
-async def verify(token: str, issuers: Mapping[str, IssuerKeys], now: float) -> Verified:
+async def verify(
+    token: str, issuers: Mapping[str, IssuerKeys], now: float, refused: Refused
+) -> Verified:
     """Raises: UnauthorizedError; SignInUnavailableError if the issuer's keys are not known."""
     name = "unknown"
     try:
@@ -48,7 +49,7 @@ async def verify(token: str, issuers: Mapping[str, IssuerKeys], now: float) -> V
         check_recipient(claims, terms, header.typ)
         issued, until = check_times(claims, terms, now)
     except BadTokenError as error:
-        log.warning("a token is refused: %s", error, extra={"issuer": name})
+        refused(name, str(error))
         raise UnauthorizedError(_REFUSED) from None
     except IssuerError:
         raise unavailable(name) from None

@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from aiohttp import web
-from pydantic import ValidationError
 
 from gateway.access import check, token_of
 from gateway.errors import RETRY_SECONDS
@@ -147,19 +146,21 @@ async def _ask(member: Member, headers: Headers) -> Principal:
             raise RefusedError(await refusal_of(answer))
         try:
             return _principal(Caller.model_validate(await read_answer(answer, _MOST_BYTES)))
-        except (RefusedError, ValidationError):
+        except (RefusedError, ValueError):
             # Such as a node of a version that can't be asked this.
             raise NoAnswerError from None
     raise NoAnswerError
 
 
 def _principal(caller: Caller) -> Principal:
+    """Raises: ValueError."""
+    ends = caller.expires_at
     return Principal(
         caller.name,
         Role(caller.role),
         owner=caller.owner,
         bounds=KeyBounds(max_level=caller.max_level),
-        expires_at=caller.expires_at,
+        expires_at=None if ends is None else datetime.fromisoformat(ends),
         scopes=None if caller.scopes is None else frozenset(caller.scopes),
     )
 

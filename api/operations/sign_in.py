@@ -128,6 +128,7 @@ async def list_users(
     tag=_TAG,
     summary="End a user's sign-ins",
     answers="Nothing that the user has from before now is valid any more.",
+    errors=("cluster_unavailable",),
 )
 async def revoke_user(context: Context, user_ending: UserEnding, name: str) -> Removed:
     """Refuses tokens that were issued before now, and handles of sessions from before now.

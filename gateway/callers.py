@@ -33,6 +33,7 @@ from orchestrator.ground.errors import NodeUnavailableError, UnauthorizedError
 from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.rules.access.users import is_user_token
+from paddock.contract.base import READER
 from paddock.contract.sign_in import Caller
 
 _PATH = "/api/caller"
@@ -145,7 +146,8 @@ async def _ask(member: Member, headers: Headers) -> Principal:
         if answer.status in _REFUSALS:
             raise RefusedError(await refusal_of(answer))
         try:
-            return _principal(Caller.model_validate(await read_answer(answer, _MOST_BYTES)))
+            said = await read_answer(answer, _MOST_BYTES)
+            return _principal(Caller.model_validate(said, extra="allow", context=READER))
         except (RefusedError, ValueError):
             # Such as a node of a version that can't be asked this.
             raise NoAnswerError from None
@@ -154,13 +156,15 @@ async def _ask(member: Member, headers: Headers) -> Principal:
 
 def _principal(caller: Caller) -> Principal:
     """Raises: ValueError."""
-    ends = caller.expires_at
+    role = Role(caller.role)
+    if role is Role.HANDLE:
+        raise ValueError("a handle is no user")
     return Principal(
         caller.name,
-        Role(caller.role),
+        role,
         owner=caller.owner,
         bounds=KeyBounds(max_level=caller.max_level),
-        expires_at=None if ends is None else datetime.fromisoformat(ends),
+        expires_at=caller.expires_at,
         scopes=None if caller.scopes is None else frozenset(caller.scopes),
     )
 

@@ -3,11 +3,13 @@
 from datetime import UTC, datetime
 
 from api.shape.access import Access
-from api.shape.answers import Removed
+from api.shape.answers import Removed, Upload
 from api.shape.context import Context
 from api.shape.operation import operation
+from orchestrator.ground.errors import TooLargeError
 from orchestrator.operate.users.ending import UserEnding
 from orchestrator.rules.access.users import SignedIn
+from orchestrator.rules.oidc.logout_form import MOST_FORM_BYTES, logout_token_in
 from orchestrator.rules.oidc.sign_in import SignIn, SignInPlace
 from orchestrator.settings.settings import Settings
 from paddock.contract.sign_in import (
@@ -76,6 +78,32 @@ async def redeem_sign_in(context: Context, sign_in: SignIn, body: SignInBody) ->
 
 
 @operation(
+    "POST",
+    "/api/sign-in/logout",
+    Access.OPEN,
+    tag=_TAG,
+    summary="End the sign-ins of a user who has signed out at the issuer",
+    answers="Tokens that were issued before are not valid any more.",
+    errors=(
+        *("not_found", "rate_limited", "too_large", "sign_in_unavailable"),
+        *("audit_unavailable", "cluster_unavailable"),
+    ),
+    upload_as=(
+        "application/x-www-form-urlencoded",
+        "`logout_token`, a logout token of the issuer, and nothing else.",
+    ),
+)
+async def end_sign_in(context: Context, user_ending: UserEnding, upload: Upload) -> Removed:
+    """For issuers (OpenID Connect Back-Channel Logout 1.0): streams and terminals end at once.
+
+    Handles of the user's sessions hold, as after any last token. Each token is taken once.
+    """
+    token = logout_token_in(await _short(upload))
+    await context.work.complete(user_ending.sign_out(token))
+    return Removed()
+
+
+@operation(
     "GET",
     "/api/caller",
     Access.SELF,
@@ -138,6 +166,16 @@ async def revoke_user(context: Context, user_ending: UserEnding, name: str) -> R
     """
     await context.work.complete(user_ending.revoke(context.principal.name, name))
     return Removed()
+
+
+async def _short(upload: Upload) -> bytes:
+    """The body. Raises: TooLargeError before more than that is kept."""
+    found = bytearray()
+    async for piece in upload:
+        found += piece
+        if len(found) > MOST_FORM_BYTES:
+            raise TooLargeError(f"the body is over the limit, {MOST_FORM_BYTES} bytes")
+    return bytes(found)
 
 
 def _offer(offer: SignInPlace) -> SignInOffer:

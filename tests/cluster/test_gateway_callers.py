@@ -11,7 +11,7 @@ from gateway.callers import KNOWN_SECONDS, Callers
 from tests.support.faced_cluster import FacedCluster, faced_cluster
 from tests.support.manual_clock import ManualClock
 
-TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"  # noqa: S105 - the nodes are those of the test
+TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
 NOW = datetime(2030, 1, 31, 9, tzinfo=UTC)
 USER = {
     **{"name": "alice@corp", "role": "admin", "owner": None, "scopes": None, "max_level": None},

@@ -141,7 +141,7 @@ async def test_a_revocation_holds_on_every_node_and_at_the_gateway(corp: Corp) -
     with pytest.raises(ClientPayloadError):
         await events.content.read()
     for node in (corp.one, corp.two):
-        await until(lambda each=node: each.plane.keys.authenticate(token) is None)
+        await _forgotten(node, token)
         assert (await node.call("GET", "/api/sessions", key=token)).status == 401
     assert (await corp.one.call("GET", "/api/sessions", key=made["handle"])).status == 401
     await until_refused(corp, token)
@@ -150,6 +150,10 @@ async def test_a_revocation_holds_on_every_node_and_at_the_gateway(corp: Corp) -
     assert names == sorted(names)
     assert ("dave.platform@corp", "one") in names
     assert ("dave.platform@corp", "two") in names
+
+
+async def _forgotten(node: Api, token: str) -> None:
+    await until(lambda: node.plane.keys.authenticate(token) is None)
 
 
 async def until_refused(corp: Corp, token: str) -> None:
@@ -177,4 +181,4 @@ async def test_what_the_database_hears_later_holds_then(
         assert (await corp.one.call("GET", "/api/sessions", key=token)).status == 401
     finally:
         postgres_server.start()
-    await until(lambda: corp.two.plane.keys.authenticate(token) is None)
+    await _forgotten(corp.two, token)

@@ -47,15 +47,18 @@ class UserEnding:
         draft = EventDraft("user.revoke", actor, decision="allow", args={"name": name}, stop=True)
         await self._end(end, draft)
 
-    async def sign_out(self, name: str, moment: datetime) -> None:
+    async def sign_out(self, token: str) -> None:
         """Ends tokens that were issued until then, streams and terminals; handles hold.
 
-        Raises: as `revoke`.
+        Raises: as `revoke`; NotFoundError if no issuer tells of it; SignInUnavailableError.
         """
+        found = await self.sign_in.signed_out(token)
+        name, moment = found.name, datetime.fromtimestamp(found.moment, UTC)
         draft = EventDraft(
             "user.sign_out", name, decision="allow", args={"name": name, "by": "issuer"}, stop=True
         )
         await self._end(UserEnd(name, UserEndKind.SIGNED_OUT, moment), draft)
+        self.sign_in.take_logout(found)
 
     async def _end(self, end: UserEnd, draft: EventDraft) -> None:
         self.sign_in.end_user(end)

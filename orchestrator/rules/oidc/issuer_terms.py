@@ -124,6 +124,8 @@ class IssuerTerms(_Terms):
     max_token_seconds: Annotated[int, Field(ge=60, le=7 * 86_400)] = 86_400
     # How long handles of a user's sessions outlast the last token.
     handles_hold_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 43_200
+    # The issuer tells us when a user has signed out there.
+    backchannel_logout: bool = False
     rules: Annotated[list[ClaimRule], Field(max_length=256)] = []
 
     @model_validator(mode="after")
@@ -133,6 +135,8 @@ class IssuerTerms(_Terms):
                 'audience is the client_id, which is whom ID tokens are for: set token = "id", or '
                 "the audience of access tokens"
             )
+        if self.backchannel_logout and self.user != "sub":
+            raise ValueError('backchannel_logout needs user = "sub", all that logout tokens name')
         return self
 
     @property

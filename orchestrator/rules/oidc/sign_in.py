@@ -27,6 +27,7 @@ from orchestrator.rules.oidc.sign_in_events import SignInEvents, UntoldEvents
 
 if TYPE_CHECKING:
     from orchestrator.rules.oidc.issuer_keys import IssuerKeys
+    from orchestrator.rules.oidc.logout_tokens import LogoutTokens, SignedOut
 
 # Tokens that are verified or redeemed at once; each may wait for its issuer.
 _MOST_AT_ONCE = 64
@@ -70,6 +71,7 @@ class SignIn:
         self._now = now
         self._database: Database | None = None
         self._issuers: dict[str, IssuerKeys] = {}
+        self._logouts: LogoutTokens | None = None
         self._busy = 0
         # Puts on record what happens here.
         self.events: SignInEvents = UntoldEvents()
@@ -102,6 +104,10 @@ class SignIn:
 
         http = IssuerHttp()
         self._issuers = {each.issuer: IssuerKeys(each, http) for each in self._file.all}
+        if self._logouts is None and any(each.backchannel_logout for each in self._file.all):
+            from orchestrator.rules.oidc.logout_tokens import LogoutTokens
+
+            self._logouts = LogoutTokens(lambda: self._now().timestamp())
 
     def _changed(self) -> None:
         self._follow()
@@ -137,6 +143,21 @@ class SignIn:
         user, until = await self._verify(answer.token, begins=nonce is not None)
         left = (until - self._now()).total_seconds()
         return Tokens(answer.token, answer.refresh_token, max(0.0, left), user)
+
+    async def signed_out(self, token: str) -> "SignedOut":
+        """Whose sign-out an issuer tells by that token; `take_logout` when it is in force.
+
+        Raises: NotFoundError if no issuer does; ValidationError; as `learn`.
+        """
+        if self._logouts is None:
+            raise NotFoundError("no issuer in the file has backchannel_logout")
+        with self._place():
+            return await self._logouts.read(token, self._issuers, self._refused)
+
+    def take_logout(self, found: "SignedOut") -> None:
+        """From now on, the token is not taken again."""
+        if self._logouts is not None:
+            self._logouts.take(found)
 
     def end_user(self, end: UserEnd) -> bool:
         """Refuses what it ends from now on; returns whether that is news."""

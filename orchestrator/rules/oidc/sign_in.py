@@ -203,7 +203,7 @@ class SignIn:
         principal = None if name is None else terms.principal(name, claims)
         if name is None or principal is None:
             why = f"its token has no usable {terms.user!r}" if name is None else "no rule matches"
-            self._refused(terms.name, f"a user is refused: {why}", NO_RULE)
+            self._refused(terms.name, why, NO_RULE)
             if name is not None:
                 self.users.end(name)
                 self._keys.announce()

@@ -22,6 +22,7 @@ from paddock.client.nodes import Nodes, heard_of_node
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.owners import Owners
 from paddock.client.pool import Options, Pool
+from paddock.client.renewing import RenewedKey
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
@@ -48,7 +49,7 @@ class _Client(Face[F]):
     def __init__(
         self,
         url: str | None = None,
-        key: str | None = None,
+        key: str | RenewedKey | None = None,
         *,
         context: str | None = None,
         timeout: float = 30.0,
@@ -59,8 +60,9 @@ class _Client(Face[F]):
     ) -> None:
         options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
         if url is None or key is None:
-            found = find_address(url, key, context=context)
-            url, key = found.url, found.key
+            given = key if key is None or isinstance(key, str) else key.key
+            found = find_address(url, given, context=context)
+            url, key = found.url, key or found.token or found.key
         link = Link(Transport(Pool(url, options), key), self._thread())
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
@@ -266,7 +268,8 @@ class Paddock(_Client[Async]):
 
     Args:
         url: of the control plane, without `/api`.
-        key: an API key, or a session's handle, which may do that session's work only.
+        key: an API key, or a session's handle, which may do that session's work only; or a
+            token that is renewed (`RenewedKey`), as that of a context is.
         context: a context of `paddock login`, whose address and key are used.
         timeout: seconds for an answer. Commands, transfers and the engine's work have limits
             of their own.

@@ -21,6 +21,7 @@ from tests.support.small_issuer import SmallIssuer, small_issuer
 from tests.support.until import until
 
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
+SOURCE = OcsfSource("i", "1")
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -117,7 +118,7 @@ async def test_who_signs_out_at_the_issuer_loses_tokens_and_keeps_handles(
     assert await status(api, made["handle"], "/api/sessions/web") == 200
     (event,) = await events(api, "user.sign_out")
     assert (event["actor"], event["args"]["by"]) == ("bob.engineers@corp", "issuer")
-    found = ocsf_event(event | {"agent": None}, "system", OcsfSource("i", "1"))
+    found = ocsf_event(event | {"agent": None}, "system", SOURCE)
     assert (found["class_uid"], found["activity_name"]) == (3002, "Logoff")
     later = issuer.token("bob.engineers", iat=int(time.time()) + 2)
     assert await status(api, later) == 200
@@ -166,7 +167,7 @@ async def test_sign_ins_are_on_record_once_and_before_they_count(
     (event,) = await events(api, "user.sign_in")
     assert (event["actor"], event["decision"]) == ("dora.readers@corp", "allow")
     assert (event["args"]["name"], event["args"]["role"]) == ("dora.readers@corp", "viewer")
-    found = ocsf_event(event | {"agent": None}, "system", OcsfSource("i", "1"))
+    found = ocsf_event(event | {"agent": None}, "system", SOURCE)
     assert (found["class_uid"], found["activity_name"], found["status"]) == (
         *(3002, "Logon"),
         "Success",
@@ -197,15 +198,15 @@ async def test_refusals_are_counted_and_say_why_to_the_operator_alone(
     await api.problem(403, "permission_denied", "GET", "/api/sessions", key=issuer.token("nobody"))
     sign_ins = api.plane.sign_in.events
     await sign_ins.close()  # type: ignore[attr-defined]
-    found = await events(api, "user.sign_in")
-    assert len(found) <= 14
-    refused = [each for each in found if each["rule"] == "sign-in-refused"]
+    recorded = await events(api, "user.sign_in")
+    assert len(recorded) <= 14
+    refused = [each for each in recorded if each["rule"] == "sign-in-refused"]
     assert {each["error"] for each in refused} == {"its aud does not name https://paddock.test"}
     assert sum(each["args"].get("repeats", 1) for each in refused) == 60
-    (other,) = [each for each in found if each["rule"] == "no-sign-in-rule"]
+    (other,) = [each for each in recorded if each["rule"] == "no-sign-in-rule"]
     assert (other["decision"], other["actor"]) == ("deny", "nobody")
-    assert "eve.engineers" not in str(found)
-    mapped = ocsf_event(refused[0] | {"agent": None}, "system", OcsfSource("i", "1"))
+    assert "eve.engineers" not in str(recorded)
+    mapped = ocsf_event(refused[0] | {"agent": None}, "system", SOURCE)
     assert (mapped["activity_name"], mapped["status"]) == ("Logon", "Failure")
 
 
@@ -230,7 +231,8 @@ async def test_users_are_listed_in_pages(api: Api, issuer: SmallIssuer) -> None:
     names = [f"u{number}.engineers" for number in range(5)]
     for name in reversed(names):
         assert await status(api, issuer.token(name)) == 200
-    found, cursor = [], ""
+    found: list[str] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = await api.json("GET", f"/api/users?limit=2&cursor={cursor}")
         found += [each["name"] for each in page["items"]]

@@ -126,11 +126,20 @@ class Cluster:
                 report(f"a gateway is ready on {url}")
             return swarm
 
-    def kubernetes(self, nodes: int, image: str, control_plane: str, report: Report) -> Kubernetes:
+    def kubernetes(
+        self,
+        nodes: int,
+        image: str,
+        control_plane: str,
+        report: Report,
+        *,
+        engines: bool = False,
+    ) -> Kubernetes:
         """Starts a Kubernetes of the machines, and runs `deploy/kubernetes` there.
 
-        `control_plane` is the image that its manifests name. Returns when nodes and gateways are
-        ready. Raises: ClusterError, DatabaseError.
+        `control_plane` is the image that its manifests name; with `engines`, sandboxes are in
+        engines of pods. Returns when nodes and gateways are ready.
+        Raises: ClusterError, DatabaseError.
         """
         if (reason := kubernetes_missing()) is not None:
             raise ClusterError(reason)
@@ -138,7 +147,7 @@ class Cluster:
             made = Kubernetes(self.layout, self.layout.read(), self.database, machines)
             made.start()
             report(f"{len(machines)} kubelets are ready")
-            made.deploy()
+            made.deploy(engines=engines)
             report("the manifests are applied")
             made.wait()
             for url in made.gateways:

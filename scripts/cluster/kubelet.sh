@@ -6,9 +6,12 @@ set -euo pipefail
 directory=$1
 mountpoint -q /run/state && exit 0
 
-# Manifests have one path for all machines.
-mkdir -p /run/state "$directory/state"
-mount --bind "$directory/state" /run/state
+# Manifests have one path for all machines. An engine in a pod has its own beside the state.
+for each in state state-engine; do
+    mkdir -p "/run/$each" "$directory/$each"
+    mount --bind "$directory/$each" "/run/$each"
+done
+mkdir -p /run/inner
 touch /run/docker.sock
 mount --bind "$directory/engine.sock" /run/docker.sock
 mount -t tmpfs -o mode=0755,nosuid,nodev logs /var/log

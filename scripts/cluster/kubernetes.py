@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from orchestrator.cluster.certificates import issue
-from scripts.cluster import joining
+from scripts.cluster import joining, pod_engines
 from scripts.cluster.database import Database
 from scripts.cluster.kubernetes_flags import API_PORT, PAUSE, control_plane, kubelet
 from scripts.cluster.layout import GATEWAY_PORT, ClusterError, Layout, Record
@@ -116,18 +116,29 @@ class Kubernetes:
         self._until("no kubelet has registered", "get", *nodes)
         self.kubectl("wait", "--for=condition=Ready", f"--timeout={_SECONDS}s", *nodes)
 
-    def deploy(self) -> None:
-        """Applies `deploy/kubernetes` with its secrets. Raises: ClusterError."""
+    def deploy(self, *, engines: bool = False) -> None:
+        """Applies `deploy/kubernetes` with its secrets. Raises: ClusterError.
+
+        With `engines`, sandboxes are in engines of pods, as on machines that have no other.
+        """
         copies = self._directory / "manifests"
         shutil.rmtree(copies, ignore_errors=True)
         shutil.copytree(MANIFESTS, copies)
+        here = DIFFERENCES | (pod_engines.differences(self.layout) if engines else {})
         for path in copies.glob("*.yaml"):
             text = path.read_text()
-            for ours, here in DIFFERENCES.items():
-                text = text.replace(ours, here)
+            for ours, other in here.items():
+                text = text.replace(ours, other)
             path.write_text(text)
         objects = [_namespace(), *self._secrets()]
         self.kubectl("apply", "-f", "-", document=_list(objects))
+        if engines:
+            for machine in self.machines.values():
+                pod_engines.make_image(machine, self.record.image)
+            self.kubectl("apply", "-f", str(copies / "engine.yaml"))
+            self.kubectl("rollout", "status", "daemonset/paddock-engine", f"--timeout={_SECONDS}s")
+            for machine in self.machines.values():
+                pod_engines.give_image(machine, self.record.image)
         self.kubectl("apply", "-k", str(copies))
         self.kubectl("apply", "-f", "-", document=_list([self._settings()]))
 

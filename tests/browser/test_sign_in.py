@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
 import re
 import secrets
 import sys
@@ -21,8 +22,10 @@ from aiohttp import ClientPayloadError, ClientResponse, ClientSession
 from playwright.async_api import Browser, expect
 
 from tests.support.console_page import PATIENCE_MS, opened
+from tests.support.documents import blocks
 from tests.support.issuer_process import AUDIENCE, CLIENT, IssuerProcess, issuer_process
 from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -322,3 +325,23 @@ async def test_the_command_line_signs_in_by_device_flow_and_renews_its_token(
     # Both need the next token, and a refresh token is good for one.
     assert list(await asyncio.gather(listed(), listed())) == [0, 0]
     assert json.loads(path.read_text())["contexts"]["work"]["key"] != first["key"]
+
+
+async def test_the_example_of_the_document_works(signing: Signing, tmp_path: Path) -> None:
+    """The user has another name there."""
+    text = (ROOT / "docs" / "sign-in.md").read_text().replace("alice@corp", "heidi.engineers@corp")
+    (tmp_path / "paddock").symlink_to(Path(sys.executable).with_name("paddock"))
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-euc", "\n".join(each.text for each in blocks(text) if each.language == "sh")),
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "TOKEN": await signing.issuer.token("heidi.engineers"),
+            "PADDOCK_URL": signing.served.address.rstrip("/"),
+            "PADDOCK_KEY": KEY,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert '"owner":"heidi.engineers@corp"' in said.decode().replace(" ", "")

@@ -22,7 +22,7 @@ from paddock.client.nodes import Nodes, heard_of_node
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.owners import Owners
 from paddock.client.pool import Options, Pool
-from paddock.client.renewing import RenewedKey
+from paddock.client.renewing import RenewedKey, address_of
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
@@ -34,7 +34,6 @@ from paddock.client.templates import Templates
 from paddock.client.transport import Transport
 from paddock.client.users import Users
 from paddock.client.volumes import Volumes
-from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
 from paddock.contract.explanations import Explanation
 from paddock.contract.system import Readiness
@@ -59,11 +58,8 @@ class _Client(Face[F]):
         ssl: SSLContext | None = None,
     ) -> None:
         options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
-        if url is None or key is None:
-            given = key if key is None or isinstance(key, str) else key.key
-            found = find_address(url, given, context=context)
-            url, key = found.url, key or found.token or found.key
-        link = Link(Transport(Pool(url, options), key), self._thread())
+        place, credential = address_of(url, key, context)
+        link = Link(Transport(Pool(place, options), credential), self._thread())
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol, runtime_checkable
 
 from paddock.client.errors import PaddockError
+from paddock.client.local_directory import off_loop
 from paddock.client.loop_thread import on_loop
+from paddock.connect.address import find_address
 from paddock.connect.errors import NoAddressError
 
 # Before a renewal that has failed is tried again. Until then, the token so far is sent.
@@ -33,6 +35,17 @@ class RenewedKey(Protocol):
 
         Raises: NoAddressError if its user must sign in again, or the issuer does not answer.
         """
+
+
+def address_of(
+    url: str | None, key: str | RenewedKey | None, context: str | None
+) -> tuple[str, str | RenewedKey]:
+    """The address, and the key or token for it. Raises: NoAddressError."""
+    if url is not None and key is not None:
+        return url, key
+    given = key if key is None or isinstance(key, str) else key.key
+    address = find_address(url, given, context=context)
+    return address.url, key or address.token or address.key
 
 
 class Renewing:
@@ -72,7 +85,7 @@ class Renewing:
                 return False
             try:
                 # Others wait for the issuer, and the loop does not.
-                await asyncio.to_thread(self._token.renew)
+                await off_loop(self._token.renew)
             except NoAddressError:
                 # What the control plane says of the old one tells the user what to do.
                 self._quiet_until = now + _PAUSE_SECONDS

@@ -24,7 +24,7 @@ METRICS = "pdk_key-of-the-monitoring"
 
 # Every operation is listed on purpose, so that a new one must be assigned to an access.
 DECLARED = {
-    Access.OPEN: "healthz readyz list_issuers redeem_sign_in",
+    Access.OPEN: "healthz readyz list_issuers redeem_sign_in end_sign_in",
     Access.SELF: "show_caller",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_ports read_output list_code_contexts "
@@ -63,7 +63,7 @@ DECLARED = {
     Access.METRICS: "metrics",
 }
 _MISSING = {
-    "redeem_sign_in",
+    *("redeem_sign_in", "end_sign_in"),
     *("show_pack", "read_shell", "show_volume", "show_snapshot"),
     *("show_template", "build_template"),
 }
@@ -107,7 +107,7 @@ def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"
     if operation.upload:
-        return path, {"data": b"x"}
+        return path, {"data": b"logout_token=x"}
     if operation.body is None:
         return path, {}
     examples = dict(operation.examples)

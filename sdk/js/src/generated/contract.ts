@@ -5529,6 +5529,14 @@ export interface Operations {
     answer: SignInTokens;
     events: never;
   };
+  /** End the sign-ins of a user who has signed out at the issuer */
+  end_sign_in: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
   /** Show who calls */
   show_caller: {
     path: {};

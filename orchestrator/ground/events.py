@@ -79,6 +79,8 @@ OPERATIONS = frozenset(
         "key.revoke",
         "key.rotate",
         "user.revoke",
+        "user.sign_in",
+        "user.sign_out",
         "hook.create",
         "hook.remove",
         "template.start",

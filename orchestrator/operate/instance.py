@@ -26,11 +26,11 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
+from orchestrator.operate.users.ending import UserEnding
 from orchestrator.programs.open import ProgramsFloor
 from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
@@ -119,7 +119,7 @@ class Instance:
     keys: KeyRing
     last_uses: LastUses
     sign_in: SignIn
-    user_revocations: UserRevocations
+    user_ending: UserEnding
     session_policies: SessionPolicies
 
     ledger: Ledger

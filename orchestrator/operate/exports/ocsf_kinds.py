@@ -98,6 +98,8 @@ _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     OcsfKind(OcsfClass.ACCOUNT, 6, "Delete"): ("key.revoke",),
     OcsfKind(OcsfClass.ACCOUNT, 3, "Password Change"): ("key.rotate",),
     OcsfKind(OcsfClass.ACCOUNT, 5, "Disable"): ("user.revoke",),
+    OcsfKind(OcsfClass.AUTHENTICATION, 1, "Logon"): ("user.sign_in",),
+    OcsfKind(OcsfClass.AUTHENTICATION, 2, "Logoff"): ("user.sign_out",),
     _CREATE: (
         *("session.create", "session.spawn", "session.fork", "session.arrived"),
         *("hook.create", "volume.create", "template.start", "snapshot.start", "session.snapshot"),

@@ -206,9 +206,12 @@ class Recorder:
             self._room.add(owner, recorded.bytes)
         return recorded
 
-    async def record_system(self, draft: EventDraft) -> Recorded:
-        """Records an event that concerns no single session. Raises: AuditUnavailableError."""
-        return await self._ledger.append(_named(draft))
+    async def record_system(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
+        """Records an event that concerns no single session; `effect` commits with it.
+
+        Raises: AuditUnavailableError.
+        """
+        return await self._ledger.append(_named(draft), effect)
 
 
 def _named(draft: EventDraft) -> EventDraft:

@@ -263,6 +263,20 @@ export type BudgetBody = {
   egress_bytes?: number | null | undefined;
 };
 
+/** The key or user whose credential was sent. */
+export type Caller = {
+  name: string;
+  role: "admin" | "operator" | "viewer" | "metrics";
+  /** Whose sessions a viewer reads; null for a viewer: all sessions. */
+  owner: string | null;
+  /** Null: everything that the role may do. */
+  scopes: readonly string[] | null;
+  /** The highest level of its sessions. */
+  max_level: string | null;
+  /** When the credential expires. */
+  expires_at: string | null;
+};
+
 /** One requirement of sessions. */
 export type Check = {
   /** Whether this check allows sessions to be created. */
@@ -3623,12 +3637,17 @@ export type User = {
   until: string;
   handles_until: string;
   signed_in: boolean;
+  /** The node of a cluster that says so. */
+  node: string | null;
 };
 
-/** The users by name. */
+/** A page of the users by name. A gateway has a user once for each node that knows them. */
 export type UserList = {
   items: readonly User[];
-  next: null;
+  /** The `cursor` of the next page; null: there is none. */
+  next: string | null;
+  /** Nodes of a cluster that did not answer. */
+  missing: readonly string[];
 };
 
 /** A volume. */
@@ -5523,10 +5542,29 @@ export interface Operations {
     answer: SignInTokens;
     events: never;
   };
+  /** End the sign-ins of a user who has signed out at the issuer */
+  end_sign_in: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** Show who calls */
+  show_caller: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Caller;
+    events: never;
+  };
   /** List the users who have signed in */
   list_users: {
     path: {};
-    query: {};
+    query: {
+      cursor?: string | undefined;
+      limit?: number | undefined;
+    };
     body: undefined;
     answer: UserList;
     events: never;

@@ -154,6 +154,8 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   revoke_key: ["DELETE", "/api/keys/{name}"],
   list_issuers: ["GET", "/api/sign-in"],
   redeem_sign_in: ["POST", "/api/sign-in/token"],
+  end_sign_in: ["POST", "/api/sign-in/logout"],
+  show_caller: ["GET", "/api/caller"],
   list_users: ["GET", "/api/users"],
   revoke_user: ["DELETE", "/api/users/{name}"],
   list_nodes: ["GET", "/api/nodes"],

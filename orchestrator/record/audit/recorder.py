@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # output.
 TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
-_LAST = "session.terminated"
+_COMMAND, _LAST = "command.start", "session.terminated"
 # Who asked an agent for what it reports.
 ASKED_BY = "asked_by"
 # The access by which an admin did it.
@@ -139,13 +139,22 @@ class Recorder:
         return recorded
 
     def _by_glass(self, session: Session, draft: EventDraft) -> EventDraft:
-        """The draft, marked if an admin causes the event by an access to the session."""
+        """The draft, marked if an admin causes the event by an access to the session.
+
+        What a command does is marked like its start, also when the access has ended.
+        """
         if self._glass is None or not self._glass.required:
             return draft
         access = self._glass.get(session.key, draft.made.args.get(ASKED_BY, draft.actor))
-        if access is None:
+        command = session.commands.get(draft.command_id or "")
+        used = None if access is None else access.id
+        if command is not None and draft.operation == _COMMAND:
+            command.access = used
+        elif command is not None and draft.source == "agent":
+            used = command.access
+        if used is None:
             return draft
-        made = draft.made._replace(args={**draft.made.args, BY_GLASS: access.id})
+        made = draft.made._replace(args={**draft.made.args, BY_GLASS: used})
         return draft._replace(made=made)
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:

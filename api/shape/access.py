@@ -19,6 +19,14 @@ class Access(Enum):
     METRICS = auto()  # shows the instance's numbers
 
 
+class Glass(Enum):
+    """What of a session an operation touches, where admins need break-glass access."""
+
+    INSIDE = auto()  # its content: an admin needs an access to it
+    OUTSIDE = auto()  # what stops it, or shows no content
+    LASTING = auto()  # hands out what would outlive an access: not for admins
+
+
 ROLES: Mapping[Access, frozenset[Role]] = {
     Access.OPEN: frozenset(Role),
     Access.SELF: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER, Role.METRICS}),

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from types import ModuleType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.answers import (
     BYTES,
     JSON,
@@ -101,6 +101,7 @@ class Operation:
     request stops something; such a request is not counted. `restores`: it needs the
     session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
     another origin may call it. `frames`: it is a WebSocket. `headers`: those that it reads.
+    `glass`: what it touches of the session in its path.
     """
 
     method: str
@@ -128,6 +129,7 @@ class Operation:
     own_origin: bool
     frames: Frames | None
     headers: tuple[str, ...]
+    glass: Glass
 
     @property
     def scope(self) -> str | None:
@@ -185,6 +187,7 @@ def operation(
     frames: Frames | None = None,
     upload_as: tuple[str, str] = (BYTES, _OF_FILE),
     headers: tuple[str, ...] = (),
+    glass: Glass = Glass.INSIDE,
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
@@ -221,6 +224,7 @@ def operation(
             own_origin=own_origin,
             frames=frames,
             headers=headers,
+            glass=glass,
         )
         return handler
 

@@ -22,6 +22,8 @@ OPERATIONS = frozenset(
         "session.restored",
         "session.fenced",
         "session.unfenced",
+        "access.break_glass",
+        "access.end",
         "session.moving",
         "session.moved",
         "session.stayed",

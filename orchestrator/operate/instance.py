@@ -44,6 +44,7 @@ from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.oidc.sign_in import SignIn
@@ -59,6 +60,7 @@ from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.volumes.volumes import Volumes
+from orchestrator.sessions.glass_accesses import GlassAccesses
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
@@ -117,6 +119,7 @@ class Instance:
 
     levels: Levels
     keys: KeyRing
+    glass: BreakGlass
     last_uses: LastUses
     sign_in: SignIn
     user_ending: UserEnding
@@ -157,6 +160,7 @@ class Instance:
     proposals: Proposals
     refinement: Refinement
     tickets: Tickets
+    accesses: GlassAccesses
     streams: Streams
     followers: Followers
     node_capacity: NodeCapacity

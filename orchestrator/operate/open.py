@@ -243,7 +243,7 @@ async def _hooks(
         shared = SharedHooks(cluster.shared, ground.database, record.shared_sealer, node)
     hooks = Hooks(
         settings.hooks,
-        HookRules(rules.keys, settings.hook_prefixes),
+        HookRules(rules.keys, settings.hook_prefixes, rules.glass),
         ground.database,
         record.recorder,
         floor.followers,

@@ -55,7 +55,7 @@ DECLARED = {
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
-    Access.ADMIN: "archive_audit reindex_audit list_archives "
+    Access.ADMIN: "open_break_glass close_break_glass archive_audit reindex_audit list_archives "
     "show_retention export_owner erase_owner "
     "list_keys create_key revoke_key rotate_key "
     "list_users revoke_user "

@@ -20,6 +20,8 @@ COMMANDS = {
     "interrupt_session": "sessions interrupt",
     "rotate_handle": "sessions handle",
     "set_episode": "sessions episode",
+    "open_break_glass": "break-glass",
+    "close_break_glass": "break-glass",
     "show_budget": "budget",
     "report_usage": "usage",
     "show_settings": "settings",

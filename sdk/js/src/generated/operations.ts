@@ -16,6 +16,8 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   interrupt_session: ["POST", "/api/sessions/{session_id}/interrupt"],
   rotate_handle: ["POST", "/api/sessions/{session_id}/handle"],
   set_episode: ["PUT", "/api/sessions/{session_id}/episode"],
+  open_break_glass: ["POST", "/api/sessions/{session_id}/break-glass"],
+  close_break_glass: ["DELETE", "/api/sessions/{session_id}/break-glass"],
   show_budget: ["GET", "/api/sessions/{session_id}/budget"],
   report_usage: ["POST", "/api/sessions/{session_id}/usage"],
   show_settings: ["GET", "/api/sessions/{session_id}/settings"],

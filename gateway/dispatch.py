@@ -8,8 +8,10 @@ from gateway.faces.asking import RefusedError
 from gateway.members import Member
 from gateway.open import Gateway
 from gateway.paths import E2B_HEADER, Aim, Kind, aim_of, is_target
+from gateway.places.asked import need_of_template, signature_of, template_in
 from gateway.places.bodies import Bodies
-from gateway.places.making import Making
+from gateway.places.building import Building
+from gateway.places.making import Making, asking_headers
 from gateway.places.named import Named, without_node
 from gateway.previews import session_of
 from gateway.proxy import Exchange
@@ -25,8 +27,6 @@ KIND = web.RequestKey("kind", str)
 _NOT_MINE = frozenset({401, 404, 410})
 # All operations below it need a credential; other interfaces have some that need none.
 _PROVING = "/api/"
-# What a node says that does not know the handle by which an address is signed.
-_UNKNOWN = frozenset({401})
 _EVERY_NODE = (
     "a gateway does not answer this: each node of the cluster has its own; name one of them with "
     "the parameter `node`"
@@ -41,6 +41,7 @@ class Dispatch:
         self._bodies = Bodies(gateway.limits, gateway.aside)
         self._making = Making(gateway, self._bodies)
         self._named = Named(gateway.holders)
+        self._building = Building(gateway)
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """A request to the API. Raises: PaddockError."""
@@ -80,8 +81,10 @@ class Dispatch:
                 return await self._making.volume(request)
             case Kind.SIGNED:
                 return await self._signed(request)
-            case Kind.SNAPSHOT:
-                return await self._snapshot(request, aim.session_id)
+            case Kind.BUILD:
+                return await self._built(request)
+            case Kind.TEMPLATE:
+                return await self._of_template(request, aim.member)
             case Kind.NAMED:
                 return await self._at(request, await self._named.node_of(request, aim))
             case Kind.BODY:
@@ -137,22 +140,12 @@ class Dispatch:
         return await self._exchanged(request, member, face, body)
 
     async def _signed(self, request: web.Request) -> web.StreamResponse:
-        """The answer of the node that knows the signature, which the others refuse (401)."""
-        if not request.can_read_body:
-            return await self._tried(request, None)
-        async with self._bodies.whole(request) as body:
-            return await self._tried(request, body)
-
-    async def _tried(self, request: web.Request, body: bytes | None) -> web.StreamResponse:
-        refusal = None
-        for member in list(self._gateway.members.all):
-            if not member.alive:
-                continue
-            answer = await Exchange(request, member, body=body).answer(_UNKNOWN)
-            if isinstance(answer, web.StreamResponse):
-                return answer
-            refusal = answer.answer
-        return await self._to_any(request, body=body) if refusal is None else refusal
+        """The answer of the node that knows who has signed; it is asked for that before."""
+        need = signature_of(request.method, request.rel_url.raw_query_string)
+        found = await self._gateway.holders.one(need, asking_headers(request))
+        if found is None:
+            return await self._to_any(request)  # which says what is wrong with the signature
+        return await self._at(request, self._gateway.holders.reached(found))
 
     async def _at(self, request: web.Request, member: Member | None) -> web.StreamResponse:
         """The answer of that node, or of any, to what a query may name a node for."""
@@ -176,10 +169,22 @@ class Dispatch:
             return await self._exchanged(request, member, Face.API, None)
         return await self._making.session(request, session_id)
 
-    async def _snapshot(self, request: web.Request, session_id: str) -> web.StreamResponse:
+    async def _built(self, request: web.Request) -> web.StreamResponse:
         async with self._bodies.whole(request) as body:
-            await self._making.check_snapshot(request, session_id, body)
-            return await self._to_session(request, session_id, body=body)
+            name = template_in(await self._bodies.json(body), "name", "alias")
+            member = await self._building.node_of(request, name)
+            return await self._exchanged(request, member, Face.API, body)
+
+    async def _of_template(self, request: web.Request, member: str) -> web.StreamResponse:
+        async with self._bodies.whole(request) as body:
+            name = template_in(await self._bodies.json(body), member)
+            if name is None:
+                return await self._to_any(request, body=body)
+            holders = self._gateway.holders
+            found = await holders.one(need_of_template(name), asking_headers(request))
+            if found is None:
+                return await self._to_any(request, body=body)
+            return await self._exchanged(request, holders.reached(found), Face.API, body)
 
     async def _named_in_body(self, request: web.Request, member: str) -> web.StreamResponse:
         async with self._bodies.whole(request) as body:

@@ -4,15 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
+from orchestrator.cluster.listening import LOOK_SECONDS, look_at_news
+from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.key_table import CHANNEL, principals, read
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.rules.access.keys import KeyRing
 
-# A connection without news may be a dead one.
-_LOOK_SECONDS = 20.0
 # Before the database is asked again that has not answered.
 _PAUSE_SECONDS = 2.0
 # As long as a node believes its last good copy.
@@ -28,7 +27,7 @@ class FollowedKeys:
         self,
         database: ClusterDatabase,
         clock: Callable[[], float] = time.monotonic,
-        look_seconds: float = _LOOK_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """`look_seconds` is how often the database is asked without news."""
         self.ring = KeyRing({})
@@ -42,7 +41,7 @@ class FollowedKeys:
         """Takes each change as the database tells of it, until it is cancelled."""
         while True:
             try:
-                await self._follow()
+                await look_at_news(self._database, CHANNEL, self._read, self._look)
             except ClusterUnavailableError as error:
                 self._lose(error)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -54,16 +53,8 @@ class FollowedKeys:
         except ClusterUnavailableError as error:
             self._lose(error)
 
-    async def _follow(self) -> None:
-        """Raises: ClusterUnavailableError when the database is away."""
-        told = asyncio.Event()
-        async with self._database.listening(CHANNEL, told.set) as connection:
-            while True:
-                told.clear()
-                self._take(*await read(connection))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._look):
-                        await told.wait()
+    async def _read(self, connection: DatabaseConnection) -> None:
+        self._take(*await read(connection))
 
     def _take(self, version: int, entries: dict[str, str]) -> None:
         self._read_at = self._clock()

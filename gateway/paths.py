@@ -15,7 +15,7 @@ from paddock.contract.words import ID_PATTERN
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
 E2B_HEADER = SANDBOX_HEADER
-_MOST_PARTS = 6
+_MOST_PARTS = 9
 _E2B = "/compat/e2b"
 # Addresses that E2B's SDKs sign: they name no sandbox, and may have nothing before them.
 _SIGNED = frozenset({"/files", f"{_E2B}/files"})
@@ -33,7 +33,8 @@ class Kind(Enum):
     RESTORE = auto()  # the same, for a snapshot, whose beginning is read
     VOLUME = auto()  # to a new volume's node
     NAMED = auto()  # to the node that has what the path names
-    SNAPSHOT = auto()  # to the node of the session, if no other has a snapshot of that name
+    BUILD = auto()  # to the node on which a key's templates are built
+    TEMPLATE = auto()  # to the node that has the template that the body names
     SIGNED = auto()  # to the node that knows who has signed the address
     BODY = auto()  # to the node of the session that the body names
     ANY = auto()  # to any node: all of them answer alike
@@ -42,10 +43,11 @@ class Kind(Enum):
 
 
 class Aim(NamedTuple):
-    """Where a request goes; `session_id` is known for SESSION, ENSURE and SNAPSHOT.
+    """Where a request goes; `session_id` is known for SESSION and ENSURE.
 
-    `member` is the member of the body that names the session of BODY. `path` is where nodes show
-    what NAMED names; `shared`: several of them may have it.
+    `member` is the member of the body that names the session of BODY, or the template of TEMPLATE.
+    `path` is where nodes show what NAMED names; `shared`: several of them may have it, `stays`: it
+    is always on the same node.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Aim(NamedTuple):
     member: str = ""
     path: str = ""
     shared: bool = False
+    stays: bool = False
 
 
 _ANY, _NONE = Aim(Kind.ANY), Aim(Kind.NONE)
@@ -87,10 +90,6 @@ def _of_api(method: str, parts: list[str]) -> Aim:
             return Aim(Kind.CREATE) if method == "POST" else _NONE
         case ["sessions", "restore"] if method == "POST":
             return Aim(Kind.RESTORE)
-        case ["sessions", session_id, "snapshots"] if method == "POST":
-            found = _of_session(session_id)
-            takes = found.kind is Kind.SESSION
-            return found._replace(kind=Kind.SNAPSHOT) if takes else found
         case ["volumes"] if method == "POST":
             return Aim(Kind.VOLUME)
         case ["volumes" | "snapshots" as collection, name] if name:
@@ -126,12 +125,32 @@ def _of_e2b(method: str, parts: list[str], sandbox: str | None) -> Aim:
             return Aim(Kind.VOLUME)
         case ["volumes", name] if name:
             return Aim(Kind.NAMED, path=f"{_E2B}/volumes/{name}")
-        case ["templates", "aliases", name] if name:
-            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
-        case ["templates", name] if method == "DELETE" and name:
-            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
+        case ["templates", *rest]:
+            return _of_templates(method, rest)
+        case ["v3", "templates"] if method == "POST":
+            return Aim(Kind.BUILD)
     if sandbox is not None:
         return _of_session(plain_id(sandbox))
+    return _NONE
+
+
+def _of_templates(method: str, parts: list[str]) -> Aim:
+    match parts:
+        case [] if method == "POST":
+            return Aim(Kind.BUILD)
+        case ["tags"] if method in ("POST", "DELETE"):
+            return Aim(Kind.TEMPLATE, member="target" if method == "POST" else "name")
+        case [name, "tags"] if name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/{name}/tags", shared=True)
+        case [name, "builds", build, *_] if name and build:
+            path = f"{_E2B}/templates/{name}/builds/{build}/status"
+            return Aim(Kind.NAMED, path=path, stays=True)
+        case [name, "files", digest] if method == "GET" and name and digest:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/{name}/files/{digest}")
+        case ["aliases", name] if name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
+        case [name] if method == "DELETE" and name:
+            return Aim(Kind.NAMED, path=f"{_E2B}/templates/aliases/{name}", shared=True)
     return _NONE
 
 

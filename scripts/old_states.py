@@ -56,18 +56,18 @@ class StateError(Exception):
 
 def make(commit: str, target: Path) -> Path:
     """Writes the state of one commit, as `NAME.tar.xz`. Raises: StateError."""
-    name = _output("git", "-C", str(ROOT), "rev-parse", "--short=8", commit).strip()
+    name = output("git", "-C", str(ROOT), "rev-parse", "--short=8", commit).strip()
     with tempfile.TemporaryDirectory(prefix="paddock-old-") as directory:
         code, state = Path(directory, "code"), Path(directory, "state")
         code.mkdir()
         packed = Path(directory, "code.tar")
-        _output("git", "-C", str(ROOT), "archive", f"--output={packed}", commit)
+        output("git", "-C", str(ROOT), "archive", f"--output={packed}", commit)
         with tarfile.open(packed) as archive:
             archive.extractall(code, filter="data")
         (code / "tests" / "api" / "test_kept_state.py").write_text(_SCENARIO)
-        plain = ("-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default", "-o", "addopts=")
-        _output(
-            *(sys.executable, "-m", "pytest", *plain, "tests/api/test_kept_state.py"),
+        options = ("-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default", "-o", "addopts=")
+        output(
+            *(sys.executable, "-m", "pytest", *options, "tests/api/test_kept_state.py"),
             at=code,
             KEPT_STATE=str(state),
         )
@@ -78,18 +78,20 @@ def make(commit: str, target: Path) -> Path:
         made = target / f"{told['schema']:04}-{name}.tar.xz"
         with tarfile.open(made, "w:xz", preset=9) as archive:
             for path in sorted(state.iterdir()):
-                archive.add(path, path.name, filter=_plain)
+                archive.add(path, path.name, filter=plain)
         return made
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """A member of an archive without what differs from one machine to the next."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     member.mode = 0o600
     return member
 
 
-def _output(*command: str, at: Path | None = None, **environment: str) -> str:
+def output(*command: str, at: Path | None = None, **environment: str) -> str:
+    """What a command prints. Raises: StateError with it if the command fails."""
     done = subprocess.run(
         command,
         cwd=at,

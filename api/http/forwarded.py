@@ -12,10 +12,21 @@ def client_of(request: web.Request) -> str | None:
     Only the listener for gateways has TLS here, and it admits nobody else. What any other client
     says in this header counts for nothing.
     """
-    transport = request.transport
-    if transport is None or transport.get_extra_info("ssl_object") is None:
+    if not _is_of_gateway(request):
         return None
     return address_in(request.headers.getall("X-Forwarded-For", ()))
+
+
+def scheme_of(request: web.Request) -> str:
+    """What the client has spoken, http or https, also with a gateway between."""
+    if not _is_of_gateway(request):
+        return request.scheme
+    return "http" if request.headers.getall("X-Forwarded-Proto", ()) == ["http"] else "https"
+
+
+def _is_of_gateway(request: web.Request) -> bool:
+    transport = request.transport
+    return transport is not None and transport.get_extra_info("ssl_object") is not None
 
 
 def address_in(values: Sequence[str]) -> str | None:

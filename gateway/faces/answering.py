@@ -1,11 +1,11 @@
 """What all answers of a gateway's own have: a caller who is known, and the form of a page."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 
-from gateway.access import authorize
+from gateway.access import READERS, authorize
 from gateway.dispatch import KIND
 from gateway.faces.answers import listed, listed_alone, refused
 from gateway.faces.asking import NEXT_HEADER, Headers, Query, RefusedError
@@ -17,6 +17,7 @@ from orchestrator.ground.errors import TooLargeError
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.requests import query_parameters, read_query
 from paddock.contract.requests import Query as QueryModel
+from paddock.contract.scopes import SCOPE_OF
 
 _KIND = "merged"
 _MOST_BODY = 256 * 1024
@@ -24,6 +25,16 @@ _MOST_BODY = 256 * 1024
 _MISSING_HEADER = "X-Paddock-Missing"
 Model = TypeVar("Model", bound=QueryModel)
 Handler = Callable[["Asked"], Awaitable[web.StreamResponse]]
+
+
+class FaceRoute(NamedTuple):
+    """A route that a gateway answers; `operation` is the node's that it stands for."""
+
+    method: str
+    path: str
+    operation: str
+    handler: Handler
+    roles: Collection[Role] = READERS
 
 
 class Asked(NamedTuple):
@@ -43,19 +54,25 @@ class Asked(NamedTuple):
         return query_parameters(self.request.rel_url.raw_query_string)
 
 
-def answering(
-    gateway: Gateway, handler: Handler, roles: Collection[Role], scope: str
+def add_routes(app: web.Application, gateway: Gateway, routes: Iterable[FaceRoute]) -> None:
+    """Adds them, each behind the checks that all of them have."""
+    for each in routes:
+        app.router.add_route(each.method, each.path, _answering(gateway, each))
+
+
+def _answering(
+    gateway: Gateway, route: FaceRoute
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler behind the checks that all of them have; `scope` is the operation's."""
+    scope = SCOPE_OF[route.operation]
 
     async def answer(request: web.Request) -> web.StreamResponse:
         request[KIND] = _KIND
-        caller = authorize(gateway.keys, request, roles, scope)
+        caller = authorize(gateway.keys, request, route.roles, scope)
         sent = [*request.headers.items()]
         headers = for_asking(sent, request.remote or "", request.scheme)
         with gateway.open_requests.counted(request):
             try:
-                return await handler(Asked(request, caller, headers))
+                return await route.handler(Asked(request, caller, headers))
             except RefusedError as error:
                 return refused(error.refusal)
 

@@ -229,13 +229,20 @@ async def ask_for_list(
     raise NoAnswerError
 
 
+async def ask_whether(member: Member, path: str, headers: Headers) -> Answer:
+    """Nothing, if a node answers a GET with a success. Raises: RefusedError, NoAnswerError."""
+    async with asked_of(member, "GET", path, headers) as answer:
+        await _success(answer, _MOST_BYTES)
+    return {}
+
+
 async def _success(answer: NodeAnswer, most: int) -> Any:
     """The JSON of a success. Raises: RefusedError, TooLongError, NoAnswerError."""
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise RefusedError(await _refusal(answer))
-    if answer.status != HTTPStatus.OK:
+    if answer.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
         raise NoAnswerError
     return json.loads(await _whole(answer, most), parse_float=_finite, parse_constant=_finite)
 

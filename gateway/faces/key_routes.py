@@ -4,8 +4,8 @@ from functools import partial
 
 from aiohttp import web
 
-from gateway.access import ADMINS, E2B_PATH, READERS
-from gateway.faces.answering import Asked, answer_list, answer_page, answering, short_body
+from gateway.access import ADMINS, E2B_PATH
+from gateway.faces.answering import Asked, FaceRoute, answer_list, answer_page, short_body
 from gateway.faces.answers import listed
 from gateway.faces.archives import Archiving
 from gateway.faces.e2b import E2bLists
@@ -14,7 +14,6 @@ from gateway.faces.queries import E2bSandboxesQuery, E2bSnapshotsQuery
 from gateway.open import Gateway
 from paddock.contract.archives import ArchivesQuery
 from paddock.contract.requests import NoQuery
-from paddock.contract.scopes import SCOPE_OF
 from paddock.contract.snapshots import SnapshotListQuery
 from paddock.contract.volumes import VolumeListQuery
 
@@ -24,29 +23,28 @@ class KeyFaces:
 
     def __init__(self, gateway: Gateway) -> None:
         members, asking = gateway.members, gateway.asking
-        self._gateway = gateway
         self._named = NamedLists(members, asking)
         self._archiving = Archiving(members)
         self._e2b = E2bLists(gateway.directory, members, asking)
 
-    def add_to(self, app: web.Application) -> None:
-        """Adds the routes."""
-        for path, handler, operation in (
-            ("/api/volumes", self._list_volumes, "list_volumes"),
-            ("/api/snapshots", self._list_snapshots, "list_snapshots"),
-            (E2B_PATH + "sandboxes", self._list_sandboxes, "list_sessions"),
-            (E2B_PATH + "v2/sandboxes", self._list_sandboxes, "list_sessions"),
-            (E2B_PATH + "snapshots", self._list_e2b_snapshots, "list_snapshots"),
-            (E2B_PATH + "volumes", partial(self._list_e2b, "volumeID"), "list_volumes"),
-            (E2B_PATH + "templates", partial(self._list_e2b, "templateID"), "list_templates"),
-            (E2B_PATH + "v2/templates", partial(self._list_e2b, "templateID"), "list_templates"),
-        ):
-            readers = answering(self._gateway, handler, READERS, SCOPE_OF[operation])
-            app.router.add_get(path, readers, allow_head=False)
-        archives = answering(self._gateway, self._list_archives, ADMINS, SCOPE_OF["list_archives"])
-        app.router.add_get("/api/audit/archives", archives, allow_head=False)
-        archive = answering(self._gateway, self._archive, ADMINS, SCOPE_OF["archive_audit"])
-        app.router.add_post("/api/audit/archives", archive)
+    @property
+    def routes(self) -> tuple[FaceRoute, ...]:
+        """All of them."""
+        archives = "/api/audit/archives"
+        templates = partial(self._list_e2b, "templateID")
+        volumes = partial(self._list_e2b, "volumeID")
+        return (
+            FaceRoute("GET", "/api/volumes", "list_volumes", self._list_volumes),
+            FaceRoute("GET", "/api/snapshots", "list_snapshots", self._list_snapshots),
+            FaceRoute("GET", archives, "list_archives", self._list_archives, ADMINS),
+            FaceRoute("POST", archives, "archive_audit", self._archive, ADMINS),
+            FaceRoute("GET", E2B_PATH + "sandboxes", "list_sessions", self._list_sandboxes),
+            FaceRoute("GET", E2B_PATH + "v2/sandboxes", "list_sessions", self._list_sandboxes),
+            FaceRoute("GET", E2B_PATH + "snapshots", "list_snapshots", self._list_e2b_snapshots),
+            FaceRoute("GET", E2B_PATH + "volumes", "list_volumes", volumes),
+            FaceRoute("GET", E2B_PATH + "templates", "list_templates", templates),
+            FaceRoute("GET", E2B_PATH + "v2/templates", "list_templates", templates),
+        )
 
     async def _list_volumes(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(VolumeListQuery)

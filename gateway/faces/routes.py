@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 from aiohttp import web
 
-from gateway.access import ADMINS, READERS
-from gateway.faces.answering import Asked, answer_page, answering, short_body
+from gateway.access import ADMINS
+from gateway.faces.answering import Asked, FaceRoute, add_routes, answer_page, short_body
 from gateway.faces.answers import listed, small
 from gateway.faces.asking import Answer, Query
 from gateway.faces.asking import Asked as AllAnswers
@@ -34,7 +34,6 @@ from orchestrator.ground.serving import stream
 from paddock.contract.audit import DenialsQuery
 from paddock.contract.cluster import Nodes
 from paddock.contract.requests import NoQuery
-from paddock.contract.scopes import SCOPE_OF
 from paddock.contract.session_requests import SessionsQuery
 from paddock.contract.usage import UsageQuery
 
@@ -73,23 +72,20 @@ class Faces:
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes."""
-        for path, handler, operation in (
-            ("/api/sessions", self._list_sessions, "list_sessions"),
-            ("/api/approvals", self._list_approvals, "list_approvals"),
-            ("/api/audit", self._search_audit, "search_all_audit"),
-            ("/api/audit/denials", self._count_denials, "count_denials"),
-            ("/api/usage", self._show_usage, "show_usage"),
-            ("/api/events", self._follow_all, "follow_all"),
-        ):
-            answer = answering(self._gateway, handler, READERS, SCOPE_OF[operation])
-            app.router.add_get(path, answer, allow_head=False)
-        self._of_keys.add_to(app)
-        decide = answering(self._gateway, self._decide, READERS, SCOPE_OF["decide_approval"])
-        app.router.add_post("/api/approvals/{approval_id}", decide)
-        nodes = answering(self._gateway, self._list_nodes, READERS, SCOPE_OF["list_nodes"])
-        app.router.add_get("/api/nodes", nodes, allow_head=False)
-        change = answering(self._gateway, self._change_node, ADMINS, SCOPE_OF["drain_node"])
-        app.router.add_post("/api/nodes/{name}/{change:drain|undrain|forget}", change)
+        approval = "/api/approvals/{approval_id}"
+        change = "/api/nodes/{name}/{change:drain|undrain|forget}"
+        own = (
+            FaceRoute("GET", "/api/sessions", "list_sessions", self._list_sessions),
+            FaceRoute("GET", "/api/approvals", "list_approvals", self._list_approvals),
+            FaceRoute("POST", approval, "decide_approval", self._decide),
+            FaceRoute("GET", "/api/audit", "search_all_audit", self._search_audit),
+            FaceRoute("GET", "/api/audit/denials", "count_denials", self._count_denials),
+            FaceRoute("GET", "/api/usage", "show_usage", self._show_usage),
+            FaceRoute("GET", "/api/events", "follow_all", self._follow_all),
+            FaceRoute("GET", "/api/nodes", "list_nodes", self._list_nodes),
+            FaceRoute("POST", change, "drain_node", self._change_node, ADMINS),
+        )
+        add_routes(app, self._gateway, (*own, *self._of_keys.routes))
 
     async def _list_sessions(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(SessionsQuery)

@@ -105,12 +105,6 @@ def asked_in_e2b(body: Any, owner: str | None, level: str | None, known: Known) 
     return Asked(wanted, needs=tuple(needs))
 
 
-def need_of(collection: str, name: str) -> Need:
-    """What is to be made in that collection, such as `/api/volumes`, under that name."""
-    kind = collection.rpartition("/")[2].removesuffix("s")
-    return Need(f"{collection}/{_quoted(name)}", f"{kind} {name}", "name")
-
-
 def volume_in(body: Any, owner: str | None) -> Asked:
     """What the body of a new volume says about its place."""
     if not isinstance(body, dict):
@@ -118,9 +112,23 @@ def volume_in(body: Any, owner: str | None) -> Asked:
     return Asked(Wanted(owner=owner, labels=_labels(body)), near=_near(body))
 
 
-def name_in(body: Any) -> str | None:
-    """The name that the body gives to what is new."""
-    return _text(body, "name") if isinstance(body, dict) else None
+def template_in(body: Any, *members: str) -> str | None:
+    """The template of E2B's that the first of these members names, without its tag."""
+    given = [_text(body, each) for each in members] if isinstance(body, dict) else []
+    name = next((each for each in given if each is not None), "").partition(":")[0].lower()
+    return name if is_segment(name) else None
+
+
+def signature_of(method: str, raw_query: str) -> Need:
+    """The signature of an address that is used with that method."""
+    path = f"{_E2B}/files/signer?{raw_query}&method={method}"
+    return Need(path, "this signature", "signature")
+
+
+def need_of_template(name: str) -> Need:
+    """A template that a client has built."""
+    path = f"{_E2B}/templates/{_quoted(name)}/tags"
+    return Need(path, f"template {name}", "name", shared=True)
 
 
 def with_id(body: bytes, found: Mapping[str, Any], session_id: str) -> bytes:

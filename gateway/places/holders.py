@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from gateway.errors import RETRY_SECONDS, unavailable
-from gateway.faces.asking import Asking, Headers, RefusedError, ask
+from gateway.faces.asking import Asking, Headers, RefusedError, ask_whether
 from gateway.members import Member, Members
 from gateway.places.asked import Need
 from orchestrator.ground.errors import ConflictError, NodeUnavailableError, ValidationError
@@ -33,7 +33,7 @@ class Holders:
         """The nodes that answer a GET of that path. Raises: RefusedError for all but 404."""
 
         async def asked(member: Member) -> dict[str, object]:
-            return await ask(member, path, headers)
+            return await ask_whether(member, path, headers)
 
         found = await self._asking.each(list(self._members.all), asked)
         for refusal in found.refusals:

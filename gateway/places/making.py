@@ -18,12 +18,8 @@ from gateway.places.archive_head import HEAD_BYTES, manifest_size, session_in
 from gateway.places.asked import (
     Asked,
     Known,
-    Need,
     asked_in,
     asked_in_e2b,
-    is_segment,
-    name_in,
-    need_of,
     volume_in,
     with_id,
 )
@@ -35,7 +31,6 @@ from orchestrator.cluster.session_ids import (
     new_session_id,
     repeated_session_id,
 )
-from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.serving.headers import Headers
 from orchestrator.rules.access.keys import Principal
 
@@ -49,8 +44,6 @@ class Making:
     def __init__(self, gateway: Gateway, bodies: Bodies) -> None:
         self._gateway = gateway
         self._bodies = bodies
-        # Paths of volumes that are being made here.
-        self._volumes: set[tuple[str, str]] = set()
 
     async def session(
         self, request: web.Request, session_id: str | None = None
@@ -114,52 +107,17 @@ class Making:
         return await self._gateway.creations.create(request, asked, sent)
 
     async def volume(self, request: web.Request) -> web.StreamResponse:
-        """A new volume, whose name no node may have yet."""
+        """A new volume. Whether its name is free, its node asks the cluster."""
         async with self._bodies.whole(request) as body:
-            found = await self._bodies.json(body)
-            name, headers = name_in(found), asking_headers(request)
-            asked = volume_in(found, self._owner(request))
-            sent = Sent(headers, body)
-            if not is_segment(name):
-                return await self._gateway.creations.create(request, asked, sent)
-            need = need_of(request.path, name)
-            mark = (self._owner(request) or "", need.path)
-            if mark in self._volumes:
-                raise ConflictError(f"{need.name} is being created")
-            self._volumes.add(mark)
-            try:
-                holder = await self._gateway.holders.one(need, headers)
-                if holder is not None:
-                    raise _taken(need, holder)
-                return await self._gateway.creations.create(request, asked, sent)
-            finally:
-                self._volumes.discard(mark)
-
-    async def check_snapshot(self, request: web.Request, session_id: str, body: bytes) -> None:
-        """Whether the session may have a snapshot of that name.
-
-        Raises: ConflictError if another node than the session's has one; as `Holders.one`.
-        """
-        name = name_in(await self._bodies.json(body))
-        if not is_segment(name):
-            return
-        need = need_of("/api/snapshots", name)
-        holder = await self._gateway.holders.one(need, asking_headers(request))
-        if holder is None:
-            return
-        member, _ = await self._gateway.routes.node_of(session_id)
-        if member is not None and holder != member.name:
-            raise _taken(need, holder)
+            asked = volume_in(await self._bodies.json(body), self._owner(request))
+            sent = Sent(asking_headers(request), body)
+            return await self._gateway.creations.create(request, asked, sent)
 
     def _caller(self, request: web.Request) -> Principal | None:
         return principal_of(self._gateway.keys, request)
 
     def _owner(self, request: web.Request) -> str | None:
         return _name(self._caller(request))
-
-
-def _taken(need: Need, node: str) -> ConflictError:
-    return ConflictError(f"there is {need.name} already, on the node {node}", field=need.field)
 
 
 def asking_headers(request: web.Request) -> Headers:

@@ -1,5 +1,6 @@
 """Requests about what a key has by name: passed to the node that has it."""
 
+from collections import OrderedDict
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -12,6 +13,8 @@ from gateway.places.making import asking_headers
 from orchestrator.ground.errors import ValidationError
 
 _MOST_QUERY = 4096
+# Paths whose nodes are remembered.
+_MOST_PLACES = 10_000
 
 
 def node_in(raw_query: str) -> str | None:
@@ -34,6 +37,8 @@ class Named:
 
     def __init__(self, holders: Holders) -> None:
         self._holders = holders
+        # The nodes of what stays where it is.
+        self._places: OrderedDict[str, str] = OrderedDict()
 
     def chosen(self, request: web.Request) -> Member | None:
         """The node that the query names. Raises: ValidationError, NodeUnavailableError."""
@@ -48,7 +53,16 @@ class Named:
         query = request.rel_url.raw_query_string
         if (member := self.chosen(request)) is not None:
             return member
+        if aim.stays and aim.path in self._places:
+            self._places.move_to_end(aim.path)
+            return self._holders.reached(self._places[aim.path])
         path = aim.path if not query else f"{aim.path}?{query}"
         need = Need(path, f"{aim.path.rpartition('/')[2]}"[:128], "name", shared=aim.shared)
         found = await self._holders.one(need, asking_headers(request))
-        return None if found is None else self._holders.reached(found)
+        if found is None:
+            return None
+        if aim.stays:
+            self._places[aim.path] = found
+            while len(self._places) > _MOST_PLACES:
+                self._places.popitem(last=False)
+        return self._holders.reached(found)

@@ -1,18 +1,15 @@
 """Follows what the cluster's database shares: told at each change, and looked at again at times."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
+from orchestrator.cluster.listening import LOOK_SECONDS, look_at_news
 from orchestrator.cluster.repeating import Repeating
 from orchestrator.cluster.shared import CHANNEL, Connection, SharedDatabase
 from orchestrator.ground.tasks import TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
-# A connection without news may be a dead one.
-LOOK_SECONDS = 20.0
 _PAUSE_SECONDS = 3.0
 _ROUND_SECONDS = 60.0
 
@@ -46,15 +43,12 @@ class Following:
 
     async def _follow(self) -> None:
         """Raises: ClusterUnavailableError when the database is away."""
-        told = asyncio.Event()
-        async with self._database.listening(CHANNEL, told.set) as connection:
-            while True:
-                told.clear()
-                for update in self._updates:
-                    await update(connection)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._look):
-                        await told.wait()
+
+        async def look(connection: Connection) -> None:
+            for update in self._updates:
+                await update(connection)
+
+        await look_at_news(self._database, CHANNEL, look, self._look)
 
 
 def _missed(why: str) -> None:

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     PURGED = "purged"
     SETTLED = "settled"
     ARRIVED = "arrived"
+    FREED = "freed"
 
 
 def changed(session_key: str, summary: Summary) -> Body:
@@ -59,6 +60,11 @@ def settled(session_key: str, amounts: KeyUsage) -> Body:
 def arrived(session_key: str) -> Body:
     """The session that was moved here is active."""
     return {"session_key": session_key}
+
+
+def freed(thing_id: str) -> Body:
+    """The volume or the snapshot of that id has no name any more."""
+    return {"id": thing_id}
 
 
 def stored_summary(summary: Summary) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from orchestrator.cluster.directory import Directory
 from orchestrator.cluster.following import Following
 from orchestrator.cluster.lending import Lender
 from orchestrator.cluster.moves import Moves
+from orchestrator.cluster.names import NameClaims, OwnNames
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.cluster.shared import SharedDatabase
 from orchestrator.ground.config_error import ConfigError
@@ -38,6 +39,7 @@ class ClusterFloor:
     shared: SharedDatabase | None = None
     lender: Lender | None = None
     following: Following | None = None
+    names: NameClaims = field(default_factory=OwnNames)
 
 
 async def open_cluster(
@@ -62,4 +64,5 @@ async def open_cluster(
         outbox,
         *(store.shipped, store.copies, store.lost),
         *(store.database, store.lender, Following(store.database)),
+        names=store.names,
     )

@@ -90,9 +90,11 @@ class FaultPoint(StrEnum):
     CLOSE_SILENCED = "close.silenced"
     CLOSE_PART_CLOSED = "close.part_closed"  # any part of the sandbox
 
+    VOLUME_NAMED = "volume.named"  # in the cluster, if there is one
     VOLUME_RECORDED = "volume.recorded"
     VOLUME_MADE = "volume.made"  # its files, which is not recorded yet
 
+    SNAPSHOT_NAMED = "snapshot.named"  # in the cluster, if there is one
     SNAPSHOT_RECORDED = "snapshot.recorded"  # its start
     SNAPSHOT_FROZEN = "snapshot.frozen"  # what writes to the workspace waits
     SNAPSHOT_COPIED = "snapshot.copied"

@@ -117,7 +117,9 @@ async def open_sandboxes(
     workspaces = Workspaces(settings, ground.database, storage, uids, cluster.places)
     volumes = Volumes(ground.database, record.recorder, storage, uids, workspaces, cluster)
     closers.push_async_callback(volumes.close)
-    named = NamedSnapshots(settings, ground.database, record.recorder, host.node.storage)
+    named = NamedSnapshots(
+        settings, ground.database, record.recorder, host.node.storage, cluster.names
+    )
     closers.push_async_callback(named.close)
     subscribers = Subscribers(record.agent_events.record)
     sandboxes = Sandboxes(

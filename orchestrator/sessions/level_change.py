@@ -69,10 +69,14 @@ class LevelChange:
         self._moves = OutputMoves()
 
     def needed(self, session: Session, level: Level) -> bool:
-        """Whether the session's level differs from this level as its file is now."""
+        """Whether the session's level differs from this level as its file is now.
+
+        Or its sandbox is of an earlier version, in whose place it gets a new one.
+        """
         same = session.level.name == level.name and session.level.sha256 == level.sha256
         closed = session.gate is not None or (session.sandbox is None and not session.suspended)
-        return not same or closed
+        earlier = session.sandbox is not None and session.sandbox.link.earlier
+        return not same or closed or earlier
 
     def lowers(self, session: Session, level: Level) -> bool:
         """Whether a change to that level may make the session stricter.

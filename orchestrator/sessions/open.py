@@ -13,6 +13,7 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.in_cluster.fencing import Fencing
+from orchestrator.sessions.in_cluster.name_comparison import NameComparison
 from orchestrator.sessions.in_cluster.place_comparison import PlaceComparison
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
@@ -106,6 +107,7 @@ async def join_cluster(
         ground.database,
         sessions.registry,
         sessions.places,
+        NameComparison(cluster.names, ground.database),
         sessions.ends.moved,
         sessions.moves.settle,
     )

@@ -73,6 +73,7 @@ class Machine:
             hello_timeout=WAIT_SECONDS,
             workspace_quota="none",
         ).model_copy(update={"cluster": "blue", "node": name})
+        self.cluster = cluster
         self._opener = cluster.opener(name)
         self.plane: ControlPlane | None = None
 

@@ -1,4 +1,4 @@
-"""What a cluster costs: commands through a gateway and direct ones, creations, idle streams.
+"""What a cluster costs: commands, also while the database is away; creations, idle streams.
 
 Gateway and nodes are those of a cluster on this machine, so they have TLS between them, and all of
 them share its cores.
@@ -24,7 +24,7 @@ from orchestrator.ground.serving.tls_memory import keep_tls_buffers_small
 from scripts.cluster.building import Cluster
 from tests.bench.plane import BenchError
 from tests.bench.report import Result, compare
-from tests.bench.rounds import alternating, by_turns
+from tests.bench.rounds import alternating, by_turns, percentile
 from tests.support.certificates import Authority
 from tests.support.free_ports import free_port
 from tests.support.machines import place
@@ -33,6 +33,8 @@ NODES = 3
 _TIMES = 1.15
 # On a quiet machine, where aiohttp's least is 0.11 ms, it is 0.4 ms.
 _FLOORS = 3.7
+_AWAY_SECONDS = 60
+_TIMES_WITHOUT = 1.2
 _AT_ONCE = 5
 _CREATING = 6
 _ROUNDS = 3
@@ -57,6 +59,7 @@ async def gateway(image: str, rounds: int, streams: int, creations: int) -> list
             results = [
                 *await _commands(client, cluster, rounds),
                 *await _creations(client, cluster, creations),
+                await _away(client, cluster),
             ]
     return [*results, await idle_streams(streams)]
 
@@ -100,6 +103,31 @@ async def _commands(client: ClientSession, cluster: Cluster, rounds: int) -> lis
             results.append(Result("requests of a core", rates, "/s", at_least=True))
     await _ended(client, f"{ours.url}{path}")
     return results
+
+
+async def _away(client: ClientSession, cluster: Cluster) -> Result:
+    """Commands of a node while the database answers nothing, and just before."""
+    step(f"{_AWAY_SECONDS} s without the database …")
+    session = await _made(client, cluster.gateways()[0].url)
+    url = f"{cluster.node(session['node']).url}/api/sessions/{session['id']}"
+
+    async def for_a_while() -> list[float]:
+        found, end = list[float](), time.monotonic() + _AWAY_SECONDS
+        while time.monotonic() < end:
+            found += await _exec(client, url, 1)
+        return found
+
+    there = await for_a_while()
+    await asyncio.to_thread(cluster.database.pause)
+    try:
+        away = await for_a_while()
+    finally:
+        await asyncio.to_thread(cluster.database.resume)
+    await _ended(client, url)
+    ratio = percentile(away, 0.99) / percentile(there, 0.99)
+    figures = [[1000 * each for each in part] for part in (away, there)]
+    what = "exec without the database, p99"
+    return Result(what, figures[0], "ms", "with it", figures[1], ratio, _TIMES_WITHOUT)
 
 
 async def _exec(client: ClientSession, url: str, at_once: int) -> list[float]:

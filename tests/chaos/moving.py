@@ -191,9 +191,10 @@ class Moving:
         async with asyncio.timeout(PROGRAM_SECONDS):
             while True:
                 status, answer = await self.servers[node].call("POST", path, body)
-                if status == 200:
+                if status == 200 and answer["stdout"]:
                     return int(answer["stdout"])
-                if status not in _LATER:
+                # The session may end while the command runs.
+                if status not in (200, *_LATER):
                     return None
                 await asyncio.sleep(_PAUSE_SECONDS)
 

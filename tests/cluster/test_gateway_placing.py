@@ -3,6 +3,7 @@
 Nodes are small servers that have things of keys by name.
 """
 
+import io
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -30,11 +31,15 @@ class Things:
     got: list[tuple[str, str, bytes]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     refuses: int | None = None
+    templates: list[str] = field(default_factory=list)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.raw_path.partition("?")[0]
         if request.method == "GET" and self.refuses is not None:
             return web.json_response({"code": "rate_limited"}, status=self.refuses)
+        if request.method == "GET" and path == f"{_E2B}/templates":
+            names = [("base", 0), *((name, 1) for name in self.templates)]
+            return web.json_response([{"templateID": each, "buildCount": n} for each, n in names])
         if request.method == "GET":
             found = self.has.get(path)
             code = {"code": "not_found"}
@@ -70,14 +75,15 @@ class Cluster:
         body: Any = None,
         headers: Mapping[str, str] = OPERATOR,
     ) -> dict[str, Any]:
-        data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
+        given = json.dumps({} if body is None else body).encode()
+        text = body if isinstance(body, bytes) else given
         async with (
             ClientSession(headers=headers) as client,
-            client.request(method, f"{self.faced.url}{path}", data=data) as answer,
+            client.request(method, f"{self.faced.url}{path}", data=io.BytesIO(text)) as answer,
         ):
-            text = await answer.text()
-            assert answer.status == code, text
-            found: dict[str, Any] = json.loads(text)
+            said = await answer.text()
+            assert answer.status == code, said
+            found: dict[str, Any] = json.loads(said)
             return found
 
 
@@ -135,7 +141,6 @@ async def test_a_node_that_may_have_it_is_waited_for(cluster: Cluster) -> None:
     await cluster.faced.dies("a")
     for method, path, sent in (
         ("POST", "/api/sessions", body),
-        ("POST", "/api/volumes", {"name": "cache", "size_bytes": 2**30}),
         ("GET", "/api/volumes/cache", {}),
         ("DELETE", "/api/snapshots/base", {}),
     ):
@@ -154,15 +159,10 @@ async def test_a_refusal_of_the_caller_is_the_answer(cluster: Cluster) -> None:
 # Volumes and snapshots.
 
 
-async def test_a_volume_is_made_once_and_found(cluster: Cluster) -> None:
+async def test_a_volume_is_put_and_found(cluster: Cluster) -> None:
     body = {"name": "cache", "size_bytes": 2**30, "placement": {"labels": {"rack": "b"}}}
     assert (await cluster.sent("POST", "/api/volumes", body=body))["node"] == "b"
     cluster.has("b", "/api/volumes/cache")
-    # There is no other one of that name, wherever that were put.
-    again = {"name": "cache", "size_bytes": 2**30, "placement": {"labels": {"rack": "a"}}}
-    found = await cluster.sent("POST", "/api/volumes", 409, again)
-    assert (found["field"], "the node b" in found["detail"]) == ("name", True)
-    assert not cluster.nodes["a"].got
     assert (await cluster.sent("DELETE", "/api/volumes/cache?key=ci"))["node"] == "b"
     assert cluster.nodes["b"].got[-1][:2] == ("DELETE", "/api/volumes/cache?key=ci")
     near = {"name": "other", "size_bytes": 2**30, "placement": {"near": "web"}}
@@ -196,19 +196,6 @@ async def test_what_one_node_does_for_all_goes_to_any_or_to_the_one_that_is_name
         assert (await cluster.sent("POST", path, headers=ADMIN))["node"] in {"a", "b", "c"}
         assert (await cluster.sent("POST", f"{path}?node=b", headers=ADMIN))["node"] == "b"
         assert cluster.nodes["b"].got[-1][:2] == ("POST", path)
-
-
-async def test_a_snapshot_has_a_name_that_no_other_node_has(cluster: Cluster) -> None:
-    cluster.faced.directory.places["web"] = ("a", Hold.LIVE)
-    cluster.has("b", "/api/snapshots/base")
-    path = "/api/sessions/web/snapshots"
-    found = await cluster.sent("POST", path, 409, {"name": "base"})
-    assert (found["field"], "the node b" in found["detail"]) == ("name", True)
-    assert (await cluster.sent("POST", path, body={"name": "mine"}))["node"] == "a"
-    # What is wrong is said by the session's node.
-    for body in (b"[", b"", b'{"name": 7}', b'{"name": ".."}'):
-        assert (await cluster.sent("POST", path, body=body))["node"] == "a"
-        assert cluster.nodes["a"].got[-1][2] == body
 
 
 # E2B.
@@ -271,23 +258,85 @@ async def test_errors_of_the_gateway_are_as_the_sdks_read_them(cluster: Cluster)
     ] == 401
 
 
-async def test_the_node_that_knows_a_signature_answers(cluster: Cluster) -> None:
-    """A signed address names no sandbox. Who does not know the signature does nothing."""
+@pytest.mark.parametrize("root", ["", _E2B])
+async def test_the_node_that_knows_a_signature_answers(cluster: Cluster, root: str) -> None:
+    """A signed address names no sandbox. Who does not know the signature gets nothing of it."""
+    cluster.has("c", f"{_E2B}/files/signer")
+    path, large = f"{root}/files?path=x&signature=v1_abc", bytes(20 * 2**20)
+    for body in (b"text", large):
+        assert (await cluster.sent("POST", path, body=body, headers={}))["node"] == "c"
+        assert cluster.nodes["c"].got.pop() == ("POST", path, body)
+    # Whom nobody knows, any node refuses in its own words; and one that is away may know him.
+    cluster.nodes["c"].has.clear()
+    await cluster.sent("POST", path, body=b"text", headers={})
+    await cluster.faced.dies("c")
+    found = await cluster.sent("POST", path, 503, b"text", headers={})
+    assert "c" in str(found)
 
-    async def unknown(request: web.Request) -> web.StreamResponse:
-        asked.append(await request.read())
-        return web.json_response({"code": 401, "message": "unknown"}, status=401)
 
-    asked: list[bytes] = []
-    for name in "ab":
-        await cluster.faced.cluster.serve(name, unknown)
-    path = "/files?path=x&signature=v1_abc"
-    for _ in range(3):
-        assert (await cluster.sent("POST", path, body=b"text", headers={}))["node"] == "c"
-        assert cluster.nodes["c"].got.pop() == ("POST", path, b"text")
-    assert set(asked) == {b"text"}
-    await cluster.faced.cluster.serve("c", unknown)
-    assert (await cluster.sent("POST", path, 401, b"text", headers={}))["message"] == "unknown"
+# Templates that E2B's clients build.
+
+
+async def test_all_templates_of_a_key_are_built_on_one_node(cluster: Cluster) -> None:
+    path = f"{_E2B}/v3/templates"
+
+    async def built(name: str) -> str:
+        found = await cluster.sent("POST", path, body={"name": name}, headers=E2B)
+        return str(found["node"])
+
+    first = await built("one")
+    assert {await built(f"t{number}") for number in range(4)} == {first}
+    # Where it has others; and where it has the same, of any tag.
+    other = next(name for name in "abc" if name != first)
+    cluster.nodes[other].templates = ["two"]
+    assert await built("new") == other
+    cluster.nodes[first].templates = ["three", "four"]
+    assert (await built("new"), await built("TWO:v1")) == (first, other)
+    cluster.nodes[other].refuses = 429
+    found = await cluster.sent("POST", path, 429, {"name": "two"}, headers=E2B)
+    assert found["code"] == "rate_limited"
+
+
+async def test_a_template_is_not_built_where_another_node_may_have_it(cluster: Cluster) -> None:
+    cluster.nodes["a"].templates = ["one"]
+    await cluster.faced.dies("b")
+    path = f"{_E2B}/v3/templates"
+    assert (await cluster.sent("POST", path, body={"name": "one"}, headers=E2B))["node"] == "a"
+    found = await cluster.sent("POST", path, 503, {"name": "two"}, headers=E2B)
+    assert "the node b" in found["message"]
+    for body in (b"[", b"", b'{"name": 7}'):
+        await cluster.sent("POST", path, 503, body, headers=E2B)
+
+
+async def test_a_build_is_asked_where_it_is(cluster: Cluster) -> None:
+    build = f"{_E2B}/templates/web/builds/1/status"
+    cluster.has("b", build)
+    for _ in range(2):
+        found = await cluster.sent("POST", f"{_E2B}/v2/templates/web/builds/1", headers=E2B)
+        assert found["node"] == "b"
+        # It is remembered: a build never moves.
+        cluster.nodes["b"].has.clear()
+    files = f"{_E2B}/templates/web/files/ab"
+    cluster.has("c", files)
+    await cluster.sent("GET", files, 200, headers=E2B)
+    sent = await cluster.sent("PUT", f"{files}?upload=x&node=c", body=bytes(10**7), headers={})
+    assert sent["node"] == "c"
+    assert cluster.nodes["c"].got[-1][:2] == ("PUT", f"{files}?upload=x")
+
+
+@pytest.mark.parametrize(("method", "member"), [("POST", "target"), ("DELETE", "name")])
+async def test_tags_are_changed_where_the_template_is(
+    cluster: Cluster, method: str, member: str
+) -> None:
+    path = f"{_E2B}/templates/tags"
+    cluster.has("b", f"{_E2B}/templates/web/tags")
+    for name in ("web", "Web:v1"):
+        body = {member: name, "tags": ["v2"]}
+        assert (await cluster.sent(method, path, body=body, headers=E2B))["node"] == "b"
+    # What is wrong, a node says.
+    bodies: list[Any] = [{}, {member: 7}, {member: "other"}, []]
+    for wrong in bodies:
+        await cluster.sent(method, path, body=wrong, headers=E2B)
 
 
 # Restored sessions.

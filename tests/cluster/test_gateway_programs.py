@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from playwright.async_api import Browser, expect
 
-from paddock import Paddock, Session
+from paddock import ConflictError, Paddock, Session
 from paddock.client.faces import Async
 from paddock.client.results import StreamedOutput
 from scripts.cluster.building import Cluster
 from tests.browser.conftest import browser
 from tests.foreign.environments import installed
+from tests.foreign.suites import PROGRAMS
 from tests.integration.test_jupyter import SERVER, execute
 from tests.support.applications import ENVIRONMENT, PLACE, install, npm_project
 from tests.support.box import PATIENCE
@@ -59,6 +60,38 @@ finally:
     for each in made:
         assert each.kill()
 print(len(found))
+"""
+# Of the trials against one control plane: templates, their files, tags and logs; signed addresses.
+TRIALS = "template or alike or tags or build or signed"
+SWEREX = """
+import asyncio, pathlib, sys
+from swerex.runtime.abstract import (
+    BashAction, BashInterruptAction, Command, CreateBashSessionRequest, ReadFileRequest,
+    UploadRequest, WriteFileRequest,
+)
+from swerex.runtime.remote import RemoteRuntime
+async def main(url, handle):
+    runtime = RemoteRuntime(host=url, port=None, auth_token=handle, timeout=60)
+    assert (await runtime.is_alive()).is_alive
+    await runtime.create_session(CreateBashSessionRequest())
+    await runtime.run_in_session(BashAction(command="export WORD=kept; cd /tmp", timeout=60))
+    said = await runtime.run_in_session(BashAction(command="echo $WORD in $PWD", timeout=60))
+    assert (said.output.strip(), said.exit_code) == ("kept in /tmp", 0), said
+    try:
+        await runtime.run_in_session(BashAction(command="sleep 1000", timeout=0.5))
+    except Exception as error:
+        assert type(error).__name__ == "CommandTimeoutError", error
+    await runtime.run_in_session(BashInterruptAction())
+    done = await runtime.execute(Command(command=["sh", "-c", "echo out; exit 3"]))
+    assert (done.stdout, done.exit_code) == ("out\\n", 3), done
+    await runtime.write_file(WriteFileRequest(path="rex/a.txt", content="text"))
+    pathlib.Path("up").mkdir()
+    pathlib.Path("up/b.txt").write_text("b" * 2**20)
+    await runtime.upload(UploadRequest(source_path="up", target_path="rex/up"))
+    for path, text in (("rex/a.txt", "text"), ("rex/up/b.txt", "b" * 2**20)):
+        assert (await runtime.read_file(ReadFileRequest(path=path))).content == text
+    await runtime.close()
+asyncio.run(main(*sys.argv[1:]))
 """
 MCP = """
 import asyncio, sys
@@ -203,11 +236,53 @@ async def test_a_client_of_mcp_works(session: Session[Async], url: str) -> None:
 
 
 async def test_the_sdk_of_e2b_works(url: str, key: str) -> None:
-    variables = {"E2B_API_KEY": key}
+    variables: dict[str, Any] = {"E2B_API_KEY": key}
     variables |= dict.fromkeys(("E2B_API_URL", "E2B_SANDBOX_URL"), f"{url}/compat/e2b")
     done = await _run(installed("e2b-inside", Path(sys.executable)), "-c", E2B, **variables)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "6\n"
+
+
+async def test_the_sdk_of_e2b_builds_templates(url: str, key: str, tmp_path: Path) -> None:
+    words = ("-m", "pytest", "-q", f"--config-file={PROGRAMS / 'pytest.ini'}", "--noconftest")
+    done = await _run(
+        *(installed("e2b-inside", Path(sys.executable)), *words, "--import-mode=importlib"),
+        *("-k", TRIALS, PROGRAMS / "trials_e2b_rest.py", PROGRAMS / "trials_e2b_inside.py"),
+        PADDOCK_URL=url,
+        PADDOCK_KEY=key,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "10 passed" in done.stdout
+
+
+async def test_the_client_of_swe_rex_works(
+    session: Session[Async], url: str, tmp_path: Path
+) -> None:
+    python = installed("swerex", Path(sys.executable))
+    assert session.handle is not None
+    address = f"{url}/compat/swerex/{session.id}"
+    done = await _run(python, "-c", SWEREX, address, session.handle, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+async def test_a_name_is_one_thing_however_many_ask_at_once(
+    made_cluster: Cluster, url: str, key: str
+) -> None:
+    """At a gateway, and at each node."""
+    doors = [url, *(node.url for node in made_cluster.nodes())]
+    async with AsyncExitStack() as stack:
+        asked = [await stack.enter_async_context(Paddock(door, key)) for door in doors]
+        name = f"one-{secrets.token_hex(4)}"
+        makings = [each.volumes.create(name, size_bytes=16 << 20) for each in asked * 3]
+        made = await asyncio.gather(*makings, return_exceptions=True)
+        volumes = [each for each in made if not isinstance(each, BaseException)]
+        assert [type(each) for each in made if each not in volumes] == [ConflictError] * 8
+        assert (await asked[0].volumes.list()).items == volumes
+        # It is free once the volume is removed. Volumes and snapshots have names of their own.
+        await asked[0].volumes.remove(name)
+        await asked[1].volumes.create(name, size_bytes=16 << 20)
+        await asked[0].volumes.remove(name)
 
 
 async def test_a_terminal_of_the_console_is_typed_into(
@@ -232,12 +307,15 @@ async def test_a_terminal_of_the_console_is_typed_into(
         await console.shows("There is no volume")
 
 
-async def _run(*argv: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+async def _run(
+    *argv: str | Path, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """A program of this machine, without Paddock's and Python's own variables."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDOCK_", "PYTHON"))}
     return await asyncio.to_thread(
         subprocess.run,
         [str(word) for word in argv],
+        cwd=cwd,
         env=clean | variables,
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import ExecRequest, NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Rationale, Status
-from tests.api.conftest import IMAGE, usual_settings
+from tests.api.conftest import IMAGE, served, usual_settings
 from tests.support.cluster_store import CLUSTER, make_schema
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS
@@ -142,6 +142,26 @@ async def test_a_quota_holds_for_the_cluster(nodes: Sequence[Node]) -> None:
     (owner, *_) = [node for node in nodes if node.plane.sessions.registry.get(made[0].id)]
     await owner.end(made[0])
     await owner.create("next", client)
+
+
+async def test_a_rate_holds_on_each_node(nodes: Sequence[Node]) -> None:
+    """What one node answers takes nothing from another: together they bound a key's requests."""
+    async with AsyncExitStack() as stack:
+        doors = [
+            await stack.enter_async_context(served(each.plane, each.engine, each.agents))
+            for each in nodes
+        ]
+        # One request, and the next one after more than a quarter of an hour.
+        body = {"name": "ci", "role": "operator", "requests_per_second": 0.001}
+        key = (await doors[0].json("POST", "/api/keys", json=body, status=201))["key"]
+        for door in doors:
+            turn = 0
+            while door.plane.keys.authenticate(key) is None:  # the database tells the others
+                turn += 1
+                await pause(turn)
+            await door.json("GET", "/api/policies", key=key)
+            problem = await door.problem(429, "rate_limited", "GET", "/api/policies", key=key)
+            assert problem["limit"] == "requests_per_second"
 
 
 async def test_the_database_may_go(nodes: Sequence[Node], postgres: FreshDatabase) -> None:

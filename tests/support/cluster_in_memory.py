@@ -34,6 +34,7 @@ from orchestrator.cluster.directory import (
 )
 from orchestrator.cluster.messages import Kind
 from orchestrator.cluster.moves import Fate, Offer
+from orchestrator.cluster.names import TakenName
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.cluster.outbox import Outbox
 from orchestrator.ground.errors import ClusterUnavailableError, ConflictError
@@ -77,6 +78,8 @@ class Cluster:
     places: dict[str, Placed] = field(default_factory=dict)
     # By id: the owner, the node and the bytes.
     workspaces: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    # Of volumes and snapshots, by id, each with its node.
+    names: dict[str, tuple[TakenName, str]] = field(default_factory=dict)
     away: bool = False
     loses_answers: bool = False
     # The number of claims, and of places given back, by session key.
@@ -136,7 +139,10 @@ class Cluster:
             outbox.start(part, ground.tasks)
             closers.push_async_callback(outbox.close)
             moves = MovesInMemory(self, node, outbox)
-            return ClusterFloor(part, moves, _Known(self), part, keys, part, outbox, part, part)
+            names = NamesInMemory(self, node, outbox)
+            return ClusterFloor(
+                *(part, moves, _Known(self), part, keys, part, outbox, part, part), names=names
+            )
 
         return open_floor
 
@@ -215,6 +221,35 @@ class MovesInMemory:
         self._cluster.check()
         pending = any(each.source_key == source_key for each in self._cluster.moves.values())
         return Fate.PENDING if pending else Fate.THERE
+
+
+class NamesInMemory:
+    """One node's names."""
+
+    def __init__(self, cluster: Cluster, node: str, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._outbox = outbox
+
+    async def take(self, name: TakenName) -> None:
+        await self._outbox.delivered()
+        self._cluster.check()
+        for other, node in self._cluster.names.values():
+            if replace(other, id=name.id) == name and other != name:
+                raise ConflictError(f"there is {name.name} already, on the node {node}")
+        self._cluster.names[name.id] = name, self._node
+        if self._cluster.loses_answers:
+            raise ClusterUnavailableError("the answer is lost")
+
+    def freed(self, thing_id: str) -> Effect:
+        return self._outbox.putting(Kind.FREED, messages.freed(thing_id))
+
+    async def mine(self) -> frozenset[str]:
+        await self._outbox.delivered()
+        self._cluster.check()
+        return frozenset(
+            each for each, (_, node) in self._cluster.names.items() if node == self._node
+        )
 
 
 class NodePart:
@@ -376,6 +411,10 @@ class NodePart:
             name = body["workspace_id"].lower()
             if name in cluster.workspaces and cluster.workspaces[name][1] == self._node:
                 del cluster.workspaces[name]
+            return
+        if kind is Kind.FREED:
+            if cluster.names.get(body["id"], (None, ""))[1] == self._node:
+                del cluster.names[body["id"]]
             return
         if kind is Kind.ARRIVED:
             cluster.moves.pop(body["session_key"], None)

@@ -29,6 +29,7 @@ from orchestrator.host.engine.base import (
     Image,
 )
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node import mounts
 from orchestrator.host.node.base import Resources
 from orchestrator.host.node.kernel import (
     KernelFacts,
@@ -40,13 +41,18 @@ from orchestrator.host.node.kernel import (
 )
 from orchestrator.host.node.mounts import (
     MountPoint,
+    UnseenMountsError,
+    apart,
     check_mounts,
+    check_proc,
+    check_propagation,
     existing,
     mount_of,
     propagation_check,
 )
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.workspace.quota import Choice, Quota
+from orchestrator.operate.checks import doctor
 from orchestrator.operate.checks import engine as checks_engine
 from orchestrator.operate.checks.doctor import run_checks
 from orchestrator.operate.checks.engine import (
@@ -309,8 +315,33 @@ def test_the_mount_of_a_path(path: str, point: str, shared: bool, kind: str) -> 
 
 
 def test_a_mountinfo_without_the_path() -> None:
-    with pytest.raises(ValueError, match="no mount"):
+    with pytest.raises(UnseenMountsError, match="no mount contains /x: this is a chroot"):
         mount_of(b"", "/x")
+    # The programs of the machine can't be seen there.
+    assert apart(b"")
+
+
+@pytest.mark.parametrize("mountinfo", [b"", b"31 1 0:5 / /proc rw - proc proc rw\n"])
+def test_a_chroot_without_mounts_is_told(
+    mountinfo: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "own_mounts", lambda: mountinfo)
+    check = check_propagation(tmp_path)
+    assert status(check) == "failure"
+    assert f"no mount contains {tmp_path.resolve()}" in check.detail
+    assert "mount --bind DIR DIR" in (check.remedy or "")
+    if os.geteuid() == 0:
+        assert status(check_mounts(tmp_path)) == "failure"
+
+
+async def test_without_processes_nothing_else_is_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert status(check_proc()) == "ok"
+    monkeypatch.setattr(doctor, "check_proc", lambda: check_proc(tmp_path))
+    (check,) = await run_checks(Settings(state_dir=tmp_path / "state"), engine=FakeEngine())
+    assert (status(check), check.remedy) == ("failure", f"mount -t proc proc {tmp_path}")
+    assert check.detail == f"{tmp_path} is not mounted, so nothing can be examined"
 
 
 def test_propagation_matters_in_a_container() -> None:

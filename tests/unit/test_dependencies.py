@@ -29,6 +29,9 @@ PROGRAMS = {
     "uv": ("scripts/lock.sh", "-m uv"),
 }
 
+# What is imported in an environment of its own, which a file makes.
+ALONE = {"spdx-tools": ("scripts/packaging/release.py", '"spdx-tools==')}
+
 
 def declared(texts: Iterable[str]) -> dict[str, Requirement]:
     """Requirements by their canonical names."""
@@ -119,7 +122,10 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
     assert {name.removeprefix("types-") for name in stubs} <= RUN.keys() | DEV.keys()
     for name, (user, call) in PROGRAMS.items():
         assert call in (ROOT / user).read_text(), name
-    others = RUN.keys() | EXTRAS.keys() | {canonicalize_name(module) for module in PEERS.values()}
+    for name, (user, pinned) in ALONE.items():
+        assert pinned in (ROOT / user).read_text(), name
+    peers_modules = {canonicalize_name(module) for module in PEERS.values()}
+    others = RUN.keys() | EXTRAS.keys() | ALONE.keys() | peers_modules
     assert imported(["tests", "scripts"]) - others == DEV.keys() - stubs - PROGRAMS.keys()
     peers = (ROOT / "tests/bench/peers/requirements.txt").read_text().splitlines()[1:]
     assert declared(peers).keys() == PEERS.keys() | {"aiohttp", "docker"}

@@ -17,6 +17,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.host.engine.base import (
     LABEL_IMAGE,
+    LABEL_PROTOCOL,
     Container,
     ContainerState,
     Image,
@@ -67,6 +68,7 @@ class Link:
         self.configuration: dict[str, Any] = {}
         self.refusal: str | None = None
         self.connected = True
+        self.protocol, self.earlier = 0, False
         self.said: list[str] = []
 
     async def listen(self) -> None:
@@ -380,10 +382,11 @@ async def test_a_paused_agent_is_adopted_without_a_hello(
         (ContainerState.RUNNING, ["expects configured", "listen", "hello"]),
     ):
         said(plan).clear()
-        container = Container("c", "x", {}, state)
+        container = Container("c", "x", {LABEL_PROTOCOL: "9"}, state)
         await link.adopt(plan, container)
         await part.adopt(plan, container)
         assert said(plan) == expected
+        assert plan.link.protocol == 9
     await part.leave(plan)
     await link.leave(plan)
     assert said(plan)[-1] == "close"

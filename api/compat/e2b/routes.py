@@ -10,6 +10,7 @@ from api.compat.e2b.builds import handlers as builds
 from api.compat.e2b.builds import tags
 from api.compat.e2b.credential import credential
 from api.compat.e2b.failure import failure
+from api.compat.e2b.inside.files import SIGNER_ROUTE
 from api.compat.e2b.inside.routes import INSIDE_ROUTES, ROOT_ROUTES
 from api.compat.protocol import OwnPorts, Protocol, Route
 from api.shape.access import Access
@@ -102,7 +103,7 @@ _PORTS = (49983, 49999)
 PROTOCOL = Protocol(
     name="e2b",
     path="/compat/e2b",
-    routes=(*map(_of_sandbox, _SANDBOXES), *_KEPT, *INSIDE_ROUTES, *_REFUSED),
+    routes=(*map(_of_sandbox, _SANDBOXES), *_KEPT, SIGNER_ROUTE, *INSIDE_ROUTES, *_REFUSED),
     credential=credential,
     failure=failure,
     own_ports=OwnPorts(_PORTS, SANDBOX_HEADER, INSIDE_ROUTES, plain_id),

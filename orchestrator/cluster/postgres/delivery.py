@@ -12,6 +12,7 @@ from orchestrator.cluster.base import Message
 from orchestrator.cluster.messages import Kind, read_summary
 from orchestrator.cluster.postgres.connection import DatabaseConnection, Row
 from orchestrator.cluster.postgres.lease import Lease
+from orchestrator.cluster.postgres.names import free
 from orchestrator.cluster.postgres.places import summary_values
 from orchestrator.cluster.postgres.pool import ClusterDatabase
 from orchestrator.cluster.postgres.usage import Counted, counted, give
@@ -175,6 +176,10 @@ async def _arrived(connection: DatabaseConnection, node: str, body: Body) -> Non
     )
 
 
+async def _freed(connection: DatabaseConnection, node: str, body: Body) -> None:
+    await free(connection, node, body["id"])
+
+
 _APPLICATIONS: Mapping[str, Application] = {
     Kind.CHANGED: _changed,
     Kind.REHANDLED: _rehandled,
@@ -183,4 +188,5 @@ _APPLICATIONS: Mapping[str, Application] = {
     Kind.PURGED: _purged,
     Kind.SETTLED: _settled,
     Kind.ARRIVED: _arrived,
+    Kind.FREED: _freed,
 }

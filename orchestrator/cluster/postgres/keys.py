@@ -6,9 +6,9 @@ time; then keys are refused, and only the handles of sessions work.
 
 import asyncio
 import logging
-from contextlib import suppress
 
 from orchestrator.cluster.base import KeySource
+from orchestrator.cluster.listening import LOOK_SECONDS, look_at_news
 from orchestrator.cluster.postgres.connection import DatabaseConnection
 from orchestrator.cluster.postgres.key_copy import KeyCopy
 from orchestrator.cluster.postgres.key_table import CHANNEL, KeyTable, principals, read
@@ -21,8 +21,6 @@ from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal
 
 log = logging.getLogger(__name__)
 
-# A connection without news may be a dead one; this also is how often the copy is said to be good.
-_LOOK_SECONDS = 20.0
 _PAUSE_SECONDS = 3.0
 _DISK_SECONDS = 10.0
 _ROUND_SECONDS = 60.0
@@ -37,11 +35,12 @@ class PostgresKeys:
         own: KeySource,
         copy: KeyCopy,
         valid_seconds: float,
-        look_seconds: float = _LOOK_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """`own` has this machine's admin key, which no other machine knows.
 
-        `look_seconds` is how often the database is asked without news.
+        `look_seconds` is how often the database is asked without news, and how often the copy is
+        said to be good.
         """
         self.store = KeyTable(database)
         self._database = database
@@ -87,15 +86,13 @@ class PostgresKeys:
 
     async def _follow(self, keys: KeyRing) -> None:
         """Raises: ClusterUnavailableError when the database is away."""
-        told = asyncio.Event()
         known: int | None = None
-        async with self._database.listening(CHANNEL, told.set) as connection:
-            while True:
-                told.clear()
-                known = await self._update(connection, keys, known)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._look):
-                        await told.wait()
+
+        async def look(connection: DatabaseConnection) -> None:
+            nonlocal known
+            known = await self._update(connection, keys, known)
+
+        await look_at_news(self._database, CHANNEL, look, self._look)
 
     async def _update(
         self, connection: DatabaseConnection, keys: KeyRing, known: int | None

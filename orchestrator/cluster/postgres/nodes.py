@@ -64,7 +64,7 @@ class NodeAdmin:
         return await self._database.transaction(work)
 
     async def forget(self, name: str) -> Forgotten:
-        """Gives it up: its sessions' ids, workspaces and usage are free from now on.
+        """Gives it up: its sessions' ids, workspaces, names and usage are free from now on.
 
         If it returns, it ends the sessions that it still has. Raises: NotFoundError; ConflictError
         if its lease lasts; ClusterUnavailableError.
@@ -92,6 +92,7 @@ class NodeAdmin:
                 owner, *amounts = row.values()
                 await give(connection, owner, Counted(*amounts))
             await connection.execute("DELETE FROM key_shares WHERE node = $1", name)
+            await connection.execute("DELETE FROM names WHERE node = $1", name)
             # What it has offered only. What was given to it keeps the files where they were.
             await connection.execute("DELETE FROM moves WHERE node = $1 AND NOT committed", name)
             return counts

@@ -16,6 +16,7 @@ from orchestrator.cluster.postgres.lender import PostgresLender
 from orchestrator.cluster.postgres.lost_sessions import PostgresLost
 from orchestrator.cluster.postgres.membership import PostgresMembership
 from orchestrator.cluster.postgres.moves import PostgresMoves
+from orchestrator.cluster.postgres.names import PostgresNames
 from orchestrator.cluster.postgres.old_rows import OldRows, pruning
 from orchestrator.cluster.postgres.places import PostgresPlaces
 from orchestrator.cluster.postgres.pool import Access, ClusterDatabase
@@ -46,6 +47,7 @@ class Store(NamedTuple):
     lost: PostgresLost
     database: ClusterDatabase
     lender: PostgresLender
+    names: PostgresNames
 
 
 async def open_store(
@@ -90,6 +92,7 @@ async def open_store(
         PostgresLost(database, lease, telling),
         database,
         PostgresLender(database, lease),
+        PostgresNames(database, lease, telling),
     )
 
 

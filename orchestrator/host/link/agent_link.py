@@ -20,10 +20,12 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.fair_share import FairShare, Metered
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.link import earlier_agents
 from orchestrator.host.link.connection import Connection
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.listener import Listener
 from orchestrator.host.link.messages import AgentEvent, Hello, answer_of, parse_hello
+from orchestrator.host.link.violations import Violations
 from sandbox_agent.decide.frames import FrameError, failure, result
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION, Message
 
@@ -40,9 +42,6 @@ _MOST_RECORDING_BYTES = 16 * 1024 * 1024
 # Of these, so many are in the ledger's queue, which all sessions share.
 _MOST_IN_LEDGER = 128
 _MOST_CONNECTIONS = 8
-# Our agent never breaks the protocol. This many violations are recorded; then it is cut off.
-_MOST_VIOLATIONS = 16
-_LONGEST_REASON = 500
 # The requests that stop something, or may.
 _STOPPING = frozenset({"cancel", "signal", "pty.close", "pty.signal", "pty.interrupt", "shutdown"})
 
@@ -69,21 +68,21 @@ class AgentLink:
         self._committed = committed
         self._on_event = on_event
         self._on_hello = on_hello
-        self._on_violation = on_violation
         self._share = share
-        self._violations = 0
+        self._violations = Violations(on_violation)
         self._current: Connection | None = None
         self._open: dict[Connection, None] = {}
         self._connected = asyncio.Event()
         self._refusal: str | None = None
         self._expects_configured = False
+        # What its agent must speak; another protocol only if its sandbox was taken over.
+        self.protocol = PROTOCOL_VERSION
         # The agent's latest hello.
         self.hello: Hello | None = None
         self._greeting = TaskScope("the hello of a sandbox agent")
         self._recording = TaskScope("the record of an agent's event")
         self._recording_bytes = 0
         self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
-        self._reporting = TaskScope("the record of a broken protocol")
         self._when_lost: Callable[[], None] = lambda: None
         self._when_stopping: Callable[[], None] = lambda: None
 
@@ -99,6 +98,19 @@ class AgentLink:
     def expect_configured(self) -> None:
         """From now on an agent that does not know its session is refused: it is not ours."""
         self._expects_configured = True
+
+    @property
+    def earlier(self) -> bool:
+        """Whether its agent is of an earlier version."""
+        return self.protocol != PROTOCOL_VERSION
+
+    def knows(self, method: str) -> bool:
+        """Whether its agent has that request."""
+        return earlier_agents.knows(self.protocol, method)
+
+    def said(self, method: str, params: Message) -> Message:
+        """The request's members as its agent understands them. Raises: EarlierAgentError."""
+        return earlier_agents.said(self.protocol, method, params)
 
     async def wait_connected(self, timeout: float) -> None:
         """Waits for an agent's hello.
@@ -121,8 +133,9 @@ class AgentLink:
     ) -> Message:
         """Sends a request to the agent.
 
-        Raises: SandboxUnavailableError, or the error that it returned.
+        Raises: SandboxUnavailableError, EarlierAgentError, or the error that it returned.
         """
+        params = self.said(method, params)
         if method in _STOPPING:
             self._when_stopping()
         connection = await self.connection()
@@ -145,7 +158,10 @@ class AgentLink:
         return self._current
 
     def hold(self, params: Message) -> HeldCommand:
-        """Sends a command that the agent makes ready; it runs from `HeldCommand.go` on."""
+        """Sends a command that the agent makes ready; it runs from `HeldCommand.go` on.
+
+        `params` are as `said` returned them.
+        """
         return HeldCommand(self.connection, self._current if self.connected else None, params)
 
     def when_lost(self, call: Callable[[], None]) -> None:
@@ -179,7 +195,7 @@ class AgentLink:
         await self._listener.close()
         await self._greeting.close()
         await self._recording.drain()
-        await self._reporting.drain()
+        await self._violations.drain()
         self._share.forget(self)
 
     def _hang_up(self, reason: str) -> None:
@@ -208,25 +224,13 @@ class AgentLink:
         """Drops an agent that broke the protocol and records the violation."""
         connection.drop(reason)
         self._listener.delay()
-        self._violations += 1
-        if self._violations > _MOST_VIOLATIONS:
-            return
-        self._reporting.spawn(self._report(reason[:_LONGEST_REASON]))
-        if self._violations == _MOST_VIOLATIONS:
+        if self._violations.add(reason):
             self._hang_up("the sandbox agent broke the protocol too often")
 
     def failed(self, connection: Connection) -> None:
         """Drops an agent after an internal error; its event is not acknowledged."""
         connection.drop("an internal error")
         self._listener.delay()
-
-    async def _report(self, reason: str) -> None:
-        try:
-            await self._on_violation(reason)
-        except PaddockError as error:
-            log.warning("a sandbox agent broke the protocol, unrecorded: %s", error.detail)
-        except Exception:
-            log.exception("a sandbox agent broke the protocol, unrecorded")
 
     def start_greeting(self, connection: Connection, message: Message) -> None:
         """Checks and answers a hello."""
@@ -261,10 +265,10 @@ class AgentLink:
         request_id = message.get("id")
         params = message.get("params")
         version = params.get("protocol") if isinstance(params, dict) else None
-        if version != PROTOCOL_VERSION:
+        if version != self.protocol:
             reason = (
-                f"the sandbox agent speaks protocol {version!r}, this control plane speaks "
-                f"{PROTOCOL_VERSION}: another version started the sandbox"
+                f"the sandbox agent speaks protocol {version!r}, this control plane expects "
+                f"{self.protocol}: another version started the sandbox"
             )
             self._refuse(connection, request_id, reason)
             return

@@ -13,6 +13,7 @@ from orchestrator.host.link.messages import malformed
 log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
+_EARLIER = "a sandbox's agent is of an earlier version, and needs its control plane"
 
 
 class Vouching:
@@ -28,10 +29,13 @@ class Vouching:
         That was read before it is added to, so that the time is rather too short. Raises:
         SandboxUnavailableError.
         """
+        if not link.knows("vouch"):
+            log.warning(_EARLIER)
+            return
         try:
             now = (await link.request("vouch", {}, _SECONDS)).get("now_ms")
             if not isinstance(now, int) or isinstance(now, bool) or not 0 <= now < 2**52:
                 raise malformed()
             await link.request("vouch", {"until_ms": now + int(self._left() * 1000)}, _SECONDS)
         except ValidationError:
-            log.warning("a sandbox's agent is of an earlier version, and needs its control plane")
+            log.warning(_EARLIER)

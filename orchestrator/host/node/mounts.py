@@ -12,6 +12,10 @@ from orchestrator.host.workspace import mounts
 MOUNTS = "mounts"
 PROPAGATION = "propagation"
 _FLAGS = frozenset({"noexec", "nosuid", "nodev"})
+_UNSEEN = (
+    "run it on the machine itself, or mount the chroot's directory onto itself before "
+    "(`mount --bind DIR DIR`)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,27 @@ class MountPoint:
     type: str
 
 
+class UnseenMountsError(PaddockError):
+    """This process does not see the mounts that it has."""
+
+
+def own_mounts() -> bytes:
+    """This process's mountinfo file; empty where there is none, as without `/proc`."""
+    try:
+        return Path("/proc/self/mountinfo").read_bytes()
+    except OSError:
+        return b""
+
+
+def check_proc(proc: Path = Path("/proc")) -> Check:
+    """Whether this process sees the machine's processes, without which nothing can be examined."""
+    if (proc / "self").exists():
+        return ok(MOUNTS, f"{proc} is mounted")
+    return failure(
+        MOUNTS, f"{proc} is not mounted, so nothing can be examined", f"mount -t proc proc {proc}"
+    )
+
+
 def check_mounts(state_dir: Path) -> Check:
     """Mounts a test directory like a workspace, checks its flags, and removes it."""
     remedy = "run as root, or give the control plane's container SYS_ADMIN and apparmor:unconfined"
@@ -34,9 +59,11 @@ def check_mounts(state_dir: Path) -> Check:
             target.mkdir()
             try:
                 mounts.bind(str(source), str(target), noexec=True)
-                made = mount_of(Path("/proc/self/mountinfo").read_bytes(), str(target))
+                made = mount_of(own_mounts(), str(target))
             finally:
                 mounts.unmount(str(target))
+    except UnseenMountsError as error:
+        return failure(MOUNTS, error.detail, _UNSEEN)
     except PaddockError as error:
         return failure(MOUNTS, error.detail, remedy)
     except OSError as error:
@@ -49,12 +76,12 @@ def check_mounts(state_dir: Path) -> Check:
 
 def check_propagation(state_dir: Path) -> Check:
     """Whether the engine sees mounts made in the state directory."""
-    mountinfo = Path("/proc/self/mountinfo").read_bytes()
+    mountinfo = own_mounts()
     path = os.path.realpath(existing(state_dir))
-    return propagation_check(
-        mount_of(mountinfo, path),
-        apart=apart(mountinfo),
-    )
+    try:
+        return propagation_check(mount_of(mountinfo, path), apart=apart(mountinfo))
+    except UnseenMountsError as error:
+        return failure(PROPAGATION, error.detail, _UNSEEN)
 
 
 def starts_programs(directory: Path) -> bool:
@@ -63,8 +90,9 @@ def starts_programs(directory: Path) -> bool:
 
 
 def apart(mountinfo: bytes) -> bool:
-    """Whether this process has its own mount namespace, as in a container."""
-    return _own_namespace() or mount_of(mountinfo, "/").type == "overlay"
+    """Whether this process sees other files than the host: in a container, or in a chroot."""
+    root = _mount_of(mountinfo, "/")
+    return _own_namespace() or root is None or root.type == "overlay"
 
 
 def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
@@ -82,7 +110,14 @@ def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
 
 
 def mount_of(mountinfo: bytes, path: str) -> MountPoint:
-    """The mount that contains a path. Raises: ValueError if the file lists none."""
+    """The mount that contains a path. Raises: UnseenMountsError if the file lists none."""
+    found = _mount_of(mountinfo, path)
+    if found is None:
+        raise UnseenMountsError(f"no mount contains {path}: this is a chroot without its mounts")
+    return found
+
+
+def _mount_of(mountinfo: bytes, path: str) -> MountPoint | None:
     best = None
     for line in mounts.lines_of(mountinfo):
         mount = _parse(line)
@@ -90,8 +125,6 @@ def mount_of(mountinfo: bytes, path: str) -> MountPoint:
         # The last of several mounts at one point covers the others.
         if below and (best is None or len(mount.point) >= len(best.point)):
             best = mount
-    if best is None:
-        raise ValueError(f"no mount contains {path}")
     return best
 
 

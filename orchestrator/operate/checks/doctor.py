@@ -32,6 +32,7 @@ from orchestrator.host.node.mounts import (
     MOUNTS,
     PROPAGATION,
     check_mounts,
+    check_proc,
     check_propagation,
     existing,
 )
@@ -108,6 +109,9 @@ async def run_checks(
     `image_inputs` returns the hash of the image's sources, if they are available; it may block.
     `engine` is for tests; None means the engine of the settings.
     """
+    proc = await _thread(check_proc, _late(MOUNTS))
+    if not proc.ok:
+        return [proc]
     examined = engine or DockerEngine(
         # A separate instance, so the tests do not touch what the control plane uses.
         secrets.token_hex(4),

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 
 from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.ground.errors import PaddockError
@@ -17,7 +16,7 @@ from orchestrator.host.engine.base import (
 from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get, recipe_of
 from orchestrator.host.engine.runtimes import unknown_runtime
-from orchestrator.host.node.mounts import apart
+from orchestrator.host.node.mounts import apart, own_mounts
 from orchestrator.operate.checks.network import Tried
 
 ENGINE = "engine"
@@ -49,7 +48,7 @@ def has_parser() -> bool:
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
     if shutil.which("apparmor_parser", path=places) is not None:
         return True
-    return apart(Path("/proc/self/mountinfo").read_bytes())
+    return apart(own_mounts())
 
 
 def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool = True) -> Check:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.cluster.names import NameClaims
 from orchestrator.ground.errors import (
     ConflictError,
     NotFoundError,
@@ -19,7 +20,8 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.database_file import StoreError
+from orchestrator.ground.store.effect import Effect, all_of
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads
 from orchestrator.host.workspace import slots
@@ -56,17 +58,24 @@ class NamedSnapshots:
     """Copies of workspaces, each a file. A change continues if its caller is cancelled."""
 
     def __init__(
-        self, settings: Settings, database: Database, recorder: Recorder, storage: Storage
+        self,
+        settings: Settings,
+        database: Database,
+        recorder: Recorder,
+        storage: Storage,
+        names: NameClaims,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._storage = storage
+        self._names = names
         self._files = SnapshotFiles(settings.snapshots_path, settings.min_free_disk_bytes)
         self._threads = Threads("files of snapshots", _MOST_COPIES)
         self._copies = asyncio.Semaphore(_MOST_COPIES)
         self.ahead = CopiesAhead(storage, self._files, self._copies)
         self._taking = SnapshotTaking(
-            settings, recorder, storage, self._files, self._copies, self._take_back
+            *(settings, recorder, storage, self._files, self._copies, names),
+            *(self._take_back, self._give_back),
         )
         self._changes = TaskScope("a change of a snapshot")
 
@@ -105,6 +114,19 @@ class NamedSnapshots:
         """Removes a snapshot that nobody knows."""
         why = error.detail if isinstance(error, PaddockError) else "interrupted"
         await self._forget(_SYSTEM, snapshot, f"the snapshot could not be taken: {why}")
+
+    async def _give_back(self, snapshot: NamedSnapshot) -> None:
+        """Frees the name of what was never recorded, or leaves that to the next start."""
+        freed = self._freed(snapshot)
+        if freed is None:
+            return
+        try:
+            await self._database.write(freed, reserve=True)
+        except StoreError as error:
+            log.warning("the next start frees the name %s: %s", snapshot.name, error)
+
+    def _freed(self, snapshot: NamedSnapshot) -> Effect | None:
+        return None if snapshot.taken is None else self._names.freed(snapshot.id)
 
     # Showing.
 
@@ -197,7 +219,7 @@ class NamedSnapshots:
             error=error,
             stop=True,
         )
-        effect = partial(snapshot_rows.remove, snapshot=snapshot)
+        effect = all_of(partial(snapshot_rows.remove, snapshot=snapshot), self._freed(snapshot))
         await self._recorder.record_of_key(snapshot.owner, draft, effect)
         FaultPoint.SNAPSHOT_FORGOTTEN.reached()
         try:

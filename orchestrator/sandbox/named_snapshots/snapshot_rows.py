@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from orchestrator.cluster.names import NamedKind, TakenName
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.sandbox.named_snapshots.snapshot_files import SavedSnapshot
 
@@ -37,6 +38,13 @@ class NamedSnapshot:
     metadata: str = "{}"
     layer_bytes: int | None = None
     ready: bool = False
+
+    @property
+    def taken(self) -> TakenName | None:
+        """Its name in the cluster; None: it has no name."""
+        if self.name is None:
+            return None
+        return TakenName(NamedKind.SNAPSHOT, self.owner, self.name, self.id)
 
     def completed(self, saved: SavedSnapshot, sha256: str) -> "NamedSnapshot":
         """The snapshot once its copy is there."""

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from orchestrator.cluster.names import NameClaims
 from orchestrator.ground.errors import ConflictError, RateLimitedError
 from orchestrator.ground.events import EventDraft, Made, now
 from orchestrator.ground.fault_points import FaultPoint
@@ -45,15 +46,22 @@ class SnapshotTaking:
         storage: Storage,
         files: SnapshotFiles,
         copies: asyncio.Semaphore,
+        names: NameClaims,
         take_back: Callable[[NamedSnapshot, BaseException], Awaitable[None]],
+        give_back: Callable[[NamedSnapshot], Awaitable[None]],
     ) -> None:
-        """`copies` limits how many are copied at a time; `take_back` removes what has failed."""
+        """`copies` limits how many are copied at a time.
+
+        `take_back` removes what has failed, `give_back` frees the name of what was never recorded.
+        """
         self._settings = settings
         self._recorder = recorder
         self._storage = storage
         self._files = files
         self._copies = copies
+        self._names = names
         self._take_back = take_back
+        self._give_back = give_back
         self.copied: dict[str, int] = {}
 
     async def take(
@@ -81,17 +89,14 @@ class SnapshotTaking:
             said["layer"] = True
         if metadata:
             said["metadata"] = dict(metadata)
-        started = await self._recorder.record(
-            session,
-            EventDraft(
-                "snapshot.start",
-                actor=principal.name,
-                decision="allow",
-                args=said,
-                made=Made(args={"id": snapshot.id}),
-            ),
-            effect=self._adding(principal, snapshot),
+        draft = EventDraft(
+            "snapshot.start",
+            actor=principal.name,
+            decision="allow",
+            args=said,
+            made=Made(args={"id": snapshot.id}),
         )
+        started = await self._begun(principal, session, snapshot, draft)
         FaultPoint.SNAPSHOT_RECORDED.reached()
         try:
             saved = await self._copy(session, snapshot, kept)
@@ -102,6 +107,21 @@ class SnapshotTaking:
             raise
         FaultPoint.SNAPSHOT_ENDED.reached()
         return complete
+
+    async def _begun(
+        self, principal: Principal, session: Session, snapshot: NamedSnapshot, draft: EventDraft
+    ) -> Recorded:
+        """Takes the name, and records that the snapshot is to be taken."""
+        try:
+            if snapshot.taken is not None:
+                await self._names.take(snapshot.taken)
+                FaultPoint.SNAPSHOT_NAMED.reached()
+            return await self._recorder.record(
+                session, draft, effect=self._adding(principal, snapshot)
+            )
+        except BaseException:
+            await self._give_back(snapshot)
+            raise
 
     async def _planned(
         self,

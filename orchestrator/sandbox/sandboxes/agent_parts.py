@@ -10,8 +10,15 @@ from orchestrator.ground.errors import ConflictError, PaddockError, SandboxUnava
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import LABEL_LINK, Container, ContainerState, Engine
+from orchestrator.host.engine.base import (
+    LABEL_LINK,
+    LABEL_PROTOCOL,
+    Container,
+    ContainerState,
+    Engine,
+)
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
+from orchestrator.host.link.earlier_agents import taken_over
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.link.vouching import Vouching
 from orchestrator.host.node.base import Node
@@ -42,7 +49,12 @@ class LinkPart(HeldPart):
         await self._tasks.begin(plan.link.listen(), context=context)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
-        """An agent that was never configured is refused. Raises: OSError."""
+        """An agent that was never configured is refused. Raises: OSError, SandboxUnavailableError.
+
+        An agent of an earlier version is talked to in its protocol, which its container names.
+        """
+        label, packed = container.labels.get(LABEL_PROTOCOL), plan.session.pack is not None
+        plan.link.protocol = taken_over(label, packed=packed)
         plan.link.expect_configured()
         await self.open(plan)
 
@@ -111,9 +123,13 @@ class HelloPart(Part):
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
 
     def _note(self, plan: Plan) -> None:
-        """An engine that does not answer does not say under which runtime the agent is."""
-        if plan.runtime is not None and plan.link.hello is not None:
-            self._suitability.note(plan.runtime, plan.link.hello)
+        """An engine that does not answer does not say under which runtime the agent is.
+
+        An agent of an earlier version does not know all of the facilities that it has.
+        """
+        if plan.link.earlier or plan.runtime is None or plan.link.hello is None:
+            return
+        self._suitability.note(plan.runtime, plan.link.hello)
 
     async def _look(self, plan: Plan) -> None:
         """Looks up the container's first process and limits while the engine answers."""

@@ -5,6 +5,7 @@ import sqlite3
 from functools import partial
 from typing import NamedTuple
 
+from orchestrator.cluster.names import NamedKind, TakenName
 from orchestrator.cluster.open import ClusterFloor
 from orchestrator.ground.errors import ConflictError, PaddockError
 from orchestrator.ground.events import EventDraft
@@ -12,7 +13,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, all_of, together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.quota import DiskUsage
@@ -86,7 +87,10 @@ class Volumes:
 
         args = {"name": name, "key": owner, "size_bytes": size}
         draft = EventDraft("volume.create", actor=principal.name, decision="allow", args=args)
+        taken = TakenName(NamedKind.VOLUME, owner, name, files_id)
         try:
+            await self._cluster.names.take(taken)
+            FaultPoint.VOLUME_NAMED.reached()
             await self._cluster.cluster_usage.add_volume(owner, files_id, size, quota)
             await self._recorder.record_of_key(owner, draft, add)
         except BaseException:
@@ -105,11 +109,12 @@ class Volumes:
 
     async def _uncount(self, files_id: str) -> None:
         """Has the cluster forget a volume that was never made, or leaves that to the next start."""
-        purged = self._cluster.places.purged(files_id)
-        if purged is None:
+        cluster = self._cluster
+        forgotten = together(cluster.names.freed(files_id), cluster.places.purged(files_id))
+        if forgotten is None:
             return
         try:
-            await self._database.write(purged)
+            await self._database.write(forgotten, reserve=True)
         except StoreError as error:
             log.warning("the next start has the cluster forget %s: %s", files_id, error)
 
@@ -123,10 +128,13 @@ class Volumes:
             error=f"the volume could not be created: {why}",
             stop=True,
         )
-        await self._recorder.record_of_key(
-            volume.owner, draft, partial(volume_rows.remove, volume=volume)
-        )
+        await self._recorder.record_of_key(volume.owner, draft, self._removing(volume))
         await self._purge(volume)
+
+    def _removing(self, volume: Volume) -> Effect:
+        """An effect that orders the removal of the files, and frees the name in the cluster."""
+        freed = self._cluster.names.freed(volume.files.id)
+        return all_of(partial(volume_rows.remove, volume=volume), freed)
 
     async def page(self, owner: str | None, after: tuple[str, str], limit: int) -> list[Shown]:
         """Volumes of the owner, or of all, behind that owner and name."""
@@ -168,7 +176,7 @@ class Volumes:
         def remove(connection: sqlite3.Connection) -> None:
             volume = volume_rows.find(connection, owner, name)
             volume_rows.check_free(connection, volume)
-            volume_rows.remove(connection, volume)
+            self._removing(volume)(connection)
 
         args = {"name": name, "key": owner}
         draft = EventDraft(

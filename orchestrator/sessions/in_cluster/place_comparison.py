@@ -16,6 +16,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect, together
+from orchestrator.sessions.in_cluster.name_comparison import NameComparison
 from orchestrator.sessions.in_cluster.session_growth import SessionGrowth
 from orchestrator.sessions.in_cluster.session_place import amounts_of
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
@@ -41,6 +42,7 @@ class PlaceComparison:
         database: Database,
         sessions: Registry,
         session_places: SessionPlaces,
+        names: NameComparison,
         moved: Callable[[Session], Awaitable[None]],
         settle: Callable[[], Awaitable[None]],
     ) -> None:
@@ -51,6 +53,7 @@ class PlaceComparison:
         self._database = database
         self._registry = sessions
         self._session_places = session_places
+        self._names = names
         self._moved = moved
         self._settle = settle
         self._serves = False
@@ -84,6 +87,7 @@ class PlaceComparison:
         await self._give_back(key for key in mine.sessions if not self._has(key))
         if not self._serves:
             await self._forget_workspaces(mine, sizes)
+        await self._names.run(serves=self._serves)
         FaultPoint.START_COMPARED.reached()
 
     async def _compare(

@@ -12,6 +12,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft, now
+from orchestrator.host.link.earlier_agents import CODE
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.decisions import outside_pack
@@ -206,8 +207,8 @@ class Contexts:
         self._found.get(session.key, {}).pop(context.name, None)
 
     async def _check_level(self, principal: Principal, session: Session) -> None:
-        """Raises: PermissionDeniedError, which is on record; the errors of `check_open`."""
-        session.check_open()
+        """Raises PermissionDeniedError, which is on record; errors of `check_open`, `said`."""
+        session.check_open().link.said(CODE, {})
         session.secrets.check()
         refused = _refused(session)
         if refused is None:

@@ -77,7 +77,8 @@ class Executions:
         """Decides, records and starts a command.
 
         Raises: PermissionDeniedError with the rule, ValidationError, BusyError and the errors of
-        `Session.check_open`; BudgetExceededError if the budget is used up, which ends the session;
+        `Session.check_open`; EarlierAgentError; BudgetExceededError if the budget is used up, which
+        ends the session;
         RateLimitedError, CapacityExhaustedError if there is no room to record it;
         SandboxUnavailableError if the agent does not answer; AuditUnavailableError if nothing can
         be recorded, in which case nothing was run. Once its start is on record, errors have its
@@ -98,7 +99,6 @@ class Executions:
         recorded = replace(request, output_file=output_file)
         sandbox = session.check_open()
         session.check_room()
-        counted = await self._budgets.admit(principal, session)
         # The command's output is evidence, which waits for it, whatever else ends meanwhile.
         captured = request.kept is not None and request.kept.printed
         collect = request.collect and not captured
@@ -112,7 +112,7 @@ class Executions:
             collects=collect,
             span=begun(session, command_id),
         )
-        params = {
+        members = {
             "command_id": command_id,
             "argv": argv,
             "cwd": cwd,
@@ -129,6 +129,8 @@ class Executions:
             if request.output_file is None
             else inside_path(request.output_file, session.workspace_path),
         }
+        params = sandbox.link.said("exec", members)
+        counted = await self._budgets.admit(principal, session)
         draft = EventDraft(
             "command.start",
             actor=principal.name,

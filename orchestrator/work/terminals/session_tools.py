@@ -54,10 +54,13 @@ class SessionTools:
 async def absent_programs(session: Session, listed: Iterable[ListedTool]) -> frozenset[str]:
     """The programs of these tools that the sandbox's image lacks.
 
-    Without a sandbox it is unknown, and none is reported. Raises: SandboxUnavailableError.
+    Without a sandbox, or with one of an earlier version, it is unknown, and none is reported.
+    Raises: SandboxUnavailableError.
     """
     names = sorted({each.program for each in listed if each.allowed and each.program})
     if session.sandbox is None or not names:
+        return frozenset()
+    if not session.sandbox.link.knows("programs"):
         return frozenset()
     asked = names[:_MOST_NAMES]
     found = (await session.sandbox.link.request("programs", {"names": asked})).get("absent")

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from gateway.placement import Wanted
 from gateway.places.archive_head import HEAD_BYTES, manifest_size, session_in
-from gateway.places.asked import Known, asked_in, asked_in_e2b, need_of, volume_in, with_id
+from gateway.places.asked import (
+    Known,
+    asked_in,
+    asked_in_e2b,
+    need_of_template,
+    template_in,
+    volume_in,
+    with_id,
+)
+from gateway.places.building import builder
 from orchestrator.operate.snapshots.archive import head
 from orchestrator.settings.e2b_names import LEVEL
 
@@ -94,7 +103,47 @@ def test_what_a_sandbox_is_made_from(
 def test_where_a_volume_shall_be() -> None:
     asked = volume_in({"placement": {"labels": {"zone": "a", "x": 1}, "near": "web"}}, None)
     assert (asked.wanted.labels, asked.near) == ({"zone": "a"}, "web")
-    assert need_of("/api/volumes", "a b") == ("/api/volumes/a%20b", "volume a b", "name", False)
+
+
+def test_which_template_is_meant() -> None:
+    for body, name in (
+        ({"name": "Web:v1"}, "web"),
+        ({"alias": "web"}, "web"),
+        ({"name": "a", "alias": "b"}, "a"),
+        ({"name": 7}, None),
+        ({"name": ".."}, None),
+        ([], None),
+    ):
+        assert template_in(body, "name", "alias") == name
+    path = "/compat/e2b/templates/a%20b/tags"
+    assert need_of_template("a b") == (path, "template a b", "name", True)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.sets(st.sampled_from(["web", "x", "y"]))),
+    st.sets(st.sampled_from("abcd")),
+    st.sampled_from(["ann", "bob"]),
+)
+def test_where_templates_are_built(
+    templates: dict[str, set[str]], ready: set[str], owner: str
+) -> None:
+    chosen = builder("web", owner, templates, ready)
+    holders = {node for node, own in templates.items() if "web" in own}
+    assert (chosen is None) == (not holders and not ready)
+    if chosen is None:
+        return
+    assert chosen in (holders or ready)
+    most = max(len(templates.get(node, ())) for node in holders or ready)
+    assert len(templates.get(chosen, ())) == most
+    # Nodes that come and go elsewhere change nothing, and neither does the order.
+    assert builder("web", owner, templates, sorted(ready - {"d"}, reverse=True)) == chosen or (
+        chosen == "d"
+    )
+
+
+def test_keys_are_spread_over_nodes() -> None:
+    chosen = {builder("web", f"key-{number}", {}, "abc") for number in range(50)}
+    assert chosen == {*"abc"}
 
 
 @given(st.dictionaries(st.text(max_size=5).filter(lambda name: name != "id"), st.integers()))

@@ -26,6 +26,7 @@ from api.compat.e2b.credential import credential
 from api.compat.spool import Spool, Spools
 from api.http.body import UPLOAD_PACE, arriving, check_encoding
 from api.http.endpoint import read_query
+from api.http.forwarded import scheme_of
 from api.operations.named_snapshots import remove_snapshot
 from api.operations.templates import list_templates
 from api.shape.context import Context, Kept
@@ -100,9 +101,12 @@ async def files(call: Call) -> web.Response:
     name, digest = _name(call), call.context.path["hash"]
     build = call.context.kept.of(Builds).latest(call.context.principal.account, name)
     uploaded = build.upload(digest)
-    query = urlencode({_ADDRESS: uploaded.token})
-    url = call.request.url.with_query(None)
-    return views.answer({"present": uploaded.spool is not None, "url": f"{url}?{query}"}, 201)
+    query, node = {_ADDRESS: uploaded.token}, call.plane.settings.node
+    if node is not None:
+        query["node"] = node  # a gateway knows by it who waits for the files
+    url = call.request.url.with_query(None).with_scheme(scheme_of(call.request))
+    shown = {"present": uploaded.spool is not None, "url": f"{url}?{urlencode(query)}"}
+    return views.answer(shown, 201)
 
 
 def upload_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:

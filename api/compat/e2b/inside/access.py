@@ -94,7 +94,7 @@ def inside_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
     tokens = kept.of(Tokens)
     traffic = request.headers.getall(_TRAFFIC, [])
     if "signature" in request.query and request.path.endswith("/files"):
-        token = _signer(request, tokens)
+        token = _signer(request, tokens, request.method)
     elif len(traffic) == 1 and traffic[0].strip() and "X-Access-Token" not in request.headers:
         token = traffic[0].strip()
     else:
@@ -126,13 +126,24 @@ def signed_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> 
     return inside_credential(request, plane, kept)
 
 
-def _signer(request: web.Request, tokens: Tokens) -> str:
+def signer_credential(request: web.Request, plane: ControlPlane, kept: Kept) -> str:
+    """The handle with which an address is signed that is to be used with the method of the query.
+
+    Raises: NotFoundError if it is none of this instance.
+    """
+    try:
+        return _signer(request, kept.of(Tokens), request.query.get("method", ""))
+    except UnauthorizedError:
+        raise NotFoundError("no sandbox of this instance has signed this") from None
+
+
+def _signer(request: web.Request, tokens: Tokens, method: str) -> str:
     query = request.query
     signed = Signed(
         query.get("path", ""),
-        _OPERATIONS.get(request.method, ""),
+        _OPERATIONS.get(method, ""),
         query.get("username", ""),
-        query["signature"],
+        query.get("signature", ""),
         query.get("signature_expiration"),
     )
     return signer(signed, tokens.live(request.headers.get(SANDBOX_HEADER)), time.time())

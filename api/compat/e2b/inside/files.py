@@ -16,6 +16,7 @@ from api.compat.e2b.inside.access import (
     enter,
     inside_credential,
     signed_credential,
+    signer_credential,
 )
 from api.compat.e2b.inside.entries import ATTRIBUTES
 from api.compat.e2b.inside.inflate import deflated, inflated
@@ -175,6 +176,14 @@ def _routes(credential: Callable[[web.Request, ControlPlane, Kept], str]) -> tup
     )
 
 
+async def _is_signer(_: Call) -> web.StreamResponse:
+    """For gateways: whether a sandbox of this instance has signed an address."""
+    return web.json_response({})
+
+
+SIGNER_ROUTE = Route(
+    *("GET", "/files/signer", Access.READ, _is_signer), credential=signer_credential
+)
 FILE_ROUTES = _routes(inside_credential)
 # The SDKs sign addresses at the root of the server that they are given.
 SIGNED_ROUTES = _routes(signed_credential)

@@ -28,7 +28,9 @@ def create_app(plane: ControlPlane) -> web.Application:
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
     services = Services.of(plane, OPERATIONS)
-    shared = Shared(plane.sessions, plane.streams, plane.archiving, services, plane.keys)
+    shared = Shared(
+        *(plane.sessions, plane.streams, plane.archiving, services, plane.keys, plane.glass)
+    )
     work, kept = Work(), Kept()
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), ServedConnections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)

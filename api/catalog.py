@@ -4,6 +4,7 @@ from api.mcp import operations as mcp
 from api.operations import (
     approvals,
     audit,
+    break_glass,
     budgets,
     code,
     commands,
@@ -49,8 +50,8 @@ from api.operations import (
 from api.shape.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
-    volumes,
+    *(sessions, session_changes, break_glass, budgets, settings, usage, egress, secrets, memory),
+    *(images, models, volumes),
     templates,
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
     *(live_terminals, tools, turns, runs, run_sockets, spawns, forks),

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from orchestrator.ground.errors import PermissionDeniedError, UnauthorizedError
 from orchestrator.rules.access.key_scopes import check_scope
-from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.rules.access.keys import Principal, Role
 
 READERS = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
 ADMINS = frozenset({Role.ADMIN})
@@ -14,17 +14,11 @@ E2B_PATH = "/compat/e2b/"
 MEASURERS = frozenset({Role.ADMIN, Role.METRICS})
 
 
-def authorize(
-    keys: KeyRing, request: web.Request, roles: Collection[Role], scope: str
-) -> Principal:
-    """The caller, whose key has one of the roles, and the scope; a handle has none of them.
+def check(principal: Principal | None, roles: Collection[Role], scope: str) -> Principal:
+    """The caller, who has one of the roles, and the scope; a handle has none of them.
 
     Raises: UnauthorizedError, PermissionDeniedError.
     """
-    token = _token(request)
-    if not token:
-        raise UnauthorizedError("an Authorization header is missing: Bearer <key>")
-    principal = keys.authenticate(token)
     if principal is None:
         raise UnauthorizedError("the key is not known here, or is a session's handle")
     if principal.role not in roles:
@@ -34,15 +28,7 @@ def authorize(
     return principal
 
 
-def principal_of(keys: KeyRing, request: web.Request) -> Principal | None:
-    """The caller, if what is presented is a valid key."""
-    try:
-        return keys.authenticate(_token(request))
-    except UnauthorizedError:
-        return None
-
-
-def _token(request: web.Request) -> str:
+def token_of(request: web.Request) -> str:
     """What the caller presents, or nothing. E2B's clients have headers of their own."""
     if request.path.startswith(E2B_PATH):
         # In the order in which a node looks at them.

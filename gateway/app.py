@@ -11,9 +11,11 @@ from functools import partial
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gateway.access import E2B_PATH, MEASURERS, authorize
+from gateway.access import E2B_PATH, MEASURERS
 from gateway.dispatch import KIND, Dispatch
 from gateway.errors import e2b_problem, status_of
+from gateway.faces.answers import refused
+from gateway.faces.asking import RefusedError
 from gateway.faces.routes import Faces
 from gateway.open import Gateway
 from orchestrator.ground.errors import PaddockError
@@ -86,7 +88,10 @@ class _Own:
     async def metrics(self, request: web.Request) -> web.Response:
         """For a key that may read them."""
         request[KIND] = _OWN
-        authorize(self._gateway.keys, request, MEASURERS, "metrics")
+        try:
+            await self._gateway.callers.authorize(request, MEASURERS, "metrics")
+        except RefusedError as error:
+            return refused(error.refusal)
         return web.Response(
             body=self._gateway.metrics.text().encode(), headers={"Content-Type": CONTENT_TYPE}
         )

@@ -61,6 +61,8 @@ class FollowedKeys:
         if version != self._version:
             self._version = version
             self.ring.replace(KeyRing(principals(entries)))
+        else:
+            self.ring.announce()  # somebody's sign-in may have been ended
 
     def _lose(self, error: ClusterUnavailableError) -> None:
         if self._version is not None and self._clock() - self._read_at > _VALID_SECONDS:

@@ -123,6 +123,12 @@ class Members:
         ready = [each for each in alive if each.node.takes_sessions]
         return self._chance.choice(ready or alive) if alive else None
 
+    def some(self, most: int) -> list[Member]:
+        """Different ones that answer, those first that take sessions; none if there is none."""
+        alive = [each for each in self._members.values() if each.alive]
+        self._chance.shuffle(alive)
+        return sorted(alive, key=lambda each: not each.node.takes_sessions)[:most]
+
     async def follow(self) -> None:
         """Follows the nodes, until it is cancelled."""
         while True:

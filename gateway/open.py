@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from gateway.callers import Callers
 from gateway.creation import Creations
 from gateway.faces.asking import Asking
 from gateway.limits import GATEWAY_LIMITS, GatewayLimits, Open
@@ -21,12 +22,12 @@ from orchestrator.rules.access.keys import KeyRing
 class Gateway:
     """An open gateway; `close` ends what it has with nodes. It keeps nothing on disk.
 
-    `keys` are for its own routes, and tell whose a new session is. `domain` is that below which
+    `callers` are for its own routes, and tell whose a new session is. `domain` is that below which
     ports of sessions have host names; None: they have none.
     """
 
     directory: Directory
-    keys: KeyRing
+    callers: Callers
     limits: GatewayLimits
     domain: str | None
     members: Members
@@ -92,7 +93,7 @@ async def open_gateway(
     )
     return Gateway(
         directory,
-        keys,
+        Callers(keys, members),
         limits,
         domain,
         members,

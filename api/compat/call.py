@@ -60,7 +60,7 @@ class Call:
         check_role(context.principal, operation.access)
         if operation.stops is not None:
             services = context.shared.services.of_stop[operation.id]
-            self.stopped |= operation.stops(context, inputs.get("body"), **services)
+            self.stopped |= operation.stops(context.of(operation), inputs.get("body"), **services)
         async with context.performing(operation, inputs) as answer:
             yield answer
 

@@ -49,7 +49,7 @@ def make_endpoint(
         if operation.socket:
             check_handshake(request)
         spend = partial(rates.spend, principal)
-        context = _context(request, shared, work, admitted, kept, spend)
+        context = _context(request, shared, work, admitted, kept, spend).of(operation)
         context.know_secrets()
         with ExitStack() as held:
             if operation.access is Access.OPEN:

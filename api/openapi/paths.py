@@ -84,8 +84,8 @@ def _security(access: Access) -> list[Schema]:
 def _request_body(operation: Operation) -> Schema | None:
     if operation.upload:
         return {
-            "description": "The file's bytes; an empty body creates an empty file.",
-            "content": {BYTES: {"schema": _BINARY}},
+            "description": operation.upload_as[1],
+            "content": {operation.upload_as[0]: {"schema": _BINARY}},
         }
     if operation.body is None:
         return None

@@ -9,7 +9,9 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.shape.spread import spread
 from api.views.approvals import approval
+from api.views.break_glass import approval_without_content
 from orchestrator.ground.errors import ValidationError
+from orchestrator.work.approvals.approval_rows import Approval as Stored
 from orchestrator.work.approvals.approvals import Approvals as ApprovalsService
 from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
 
@@ -36,7 +38,9 @@ async def list_approvals(
     """
     key = None
     if query.session is not None:
-        key = await context.record_key(query.session, query.incarnation)
+        finder = context.shared.sessions.finder
+        key = await finder.known_key(context.principal, query.session, query.incarnation)
+        await context.shared.archiving.check_here(key)
     found, following = await approvals.list(
         context.principal,
         session_key=key,
@@ -45,7 +49,7 @@ async def list_approvals(
         limit=query.limit,
     )
     cursor = None if following is None else str(following)
-    return Approvals(items=await spread(found, approval), next=cursor)
+    return Approvals(items=await spread(found, lambda one: _shown(context, one)), next=cursor)
 
 
 @operation(
@@ -73,6 +77,17 @@ async def decide_approval(
         approvals.decide(context.principal, approval_id, body.decision, body.reason)
     )
     return approval(decided)
+
+
+def _shown(context: Context, stored: Stored) -> Approval:
+    """The approval. What waits was sent to whoever may decide; the rest is its session's content.
+
+    An admin needs break-glass access to that, where it is required.
+    """
+    shown = approval(stored)
+    waits = stored.status == "pending"
+    veiled = not waits and context.veils(stored.session_key, stored.owner)
+    return approval_without_content(shown) if veiled else shown
 
 
 class _Position(TypedDict, total=False):

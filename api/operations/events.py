@@ -1,16 +1,19 @@
 """The live audit stream of one session, or of all that the caller may see."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
+from orchestrator.ground.events import SYSTEM_KEY
+from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.query import Selection, owners
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.state.session import Session
 from paddock.contract.audit import AllEventsQuery, AuditEvent, EventsQuery
@@ -52,7 +55,11 @@ async def follow_session(context: Context, followers: Followers, query: EventsQu
     ),
 )
 async def follow_all(
-    context: Context, ledger: Ledger, followers: Followers, query: AllEventsQuery
+    context: Context,
+    ledger: Ledger,
+    followers: Followers,
+    database: Database,
+    query: AllEventsQuery,
 ) -> EventStream:
     """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`.
 
@@ -68,13 +75,21 @@ async def follow_all(
         held.enter_context(context.streaming("events"))
         follower = held.enter_context(followers.follow(wanted, after))
         context.work.follow()
-        return EventStream(_follow(context, follower, wanted, None), held.pop_all())
+        veils = partial(_veiled_keys, context, database) if context.whole_for else None
+        return EventStream(_follow(context, follower, wanted, None, veils), held.pop_all())
 
 
 async def _follow(
-    context: Context, follower: Follower, wanted: Selection, session: Session | None
+    context: Context,
+    follower: Follower,
+    wanted: Selection,
+    session: Session | None,
+    veils: Callable[[Sequence[Recorded]], Awaitable[Collection[str]]] | None = None,
 ) -> AsyncGenerator[Event | None]:
     """The follower's events, until they end or the caller loses access.
+
+    `veils` finds the keys of the sessions whose content is not for the caller; None: there are
+    none.
 
     The events of an ended session can be read to the end, even with its own handle.
     """
@@ -82,11 +97,22 @@ async def _follow(
         events = await _next(follower)
         if events is None:
             yield None
+        veiled = await veils(events) if veils is not None and events else ()
         for event in events or ():
-            yield Event(event.operation, event.line, wanted.position(event))
+            line = event.veiled_line if event.session_key in veiled else event.line
+            yield Event(event.operation, line, wanted.position(event))
         over = events == []
         if over or (not context.allowed() and (session is None or session.live)):
             return
+
+
+async def _veiled_keys(
+    context: Context, database: Database, events: Sequence[Recorded]
+) -> Collection[str]:
+    """The sessions of other keys among those that the events are about."""
+    keys = {event.session_key for event in events} - {SYSTEM_KEY}
+    found = await database.read(partial(owners, session_keys=keys))
+    return {key for key in keys if found.get(key) != context.whole_for}
 
 
 async def _next(follower: Follower) -> list[Recorded] | None:

@@ -9,7 +9,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.shape.spread import spread
 from api.views.hooks import delivery, hook_members
-from orchestrator.operate.hooks.delivery_rows import NONE
+from orchestrator.operate.hooks.delivery_rows import NONE, Delivery
 from orchestrator.operate.hooks.hook_rules import WantedHook
 from orchestrator.operate.hooks.hooks import Hooks as HooksService
 from paddock.contract.hooks import (
@@ -115,7 +115,8 @@ async def list_hook_deliveries(
         context.principal, hook_id, query.status, query.cursor or 0, limit
     )
     more = found[-1].number if len(found) == limit else None
-    return HookDeliveries(items=await spread(found, delivery), next=more)
+    items = await spread(found, lambda one: _shown(context, one))
+    return HookDeliveries(items=items, next=more)
 
 
 @operation(
@@ -132,4 +133,13 @@ async def retry_hook_delivery(
 ) -> HookDelivery:
     """It is tried as often as a new one, before later ones of its session that still wait."""
     retrying = hooks.retry(context.principal, hook_id, delivery_id)
-    return delivery(await context.work.complete(retrying))
+    return _shown(context, await context.work.complete(retrying))
+
+
+def _shown(context: Context, stored: Delivery) -> HookDelivery:
+    """A message, to an admin who needs break-glass access without what other sessions contain."""
+    shown = delivery(stored)
+    owner = shown.message["session"]["key"]
+    if context.whole_for in (None, owner):
+        return shown
+    return shown.model_copy(update={"message": {**shown.message, "data": {}}})

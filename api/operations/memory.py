@@ -1,5 +1,7 @@
 """The long-term memory: searched and written by sessions, kept in order by their hosts."""
 
+from dataclasses import replace
+
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
@@ -96,9 +98,13 @@ async def show_bootstrap(
 )
 async def list_memory(context: Context, memory: Memory, query: MemoryListQuery) -> MemoryEntries:
     """The entries of the caller's key, or of all; `next` is the next page's `cursor`."""
-    own = context.principal.sees_owner
+    own = context.whole_for or context.principal.sees_owner
     if own is not None and query.key not in (None, own):
-        raise PermissionDeniedError("only an admin sees the memory of other keys")
+        raise PermissionDeniedError(
+            "break-glass access concerns sessions: nobody sees the memory of other keys"
+            if context.whole_for
+            else "only an admin sees the memory of other keys"
+        )
     found = await memory.page(own or query.key, query.namespace, query.cursor, query.limit)
     full = len(found) == query.limit
     return MemoryEntries(items=shown(found), next=found[-1].id if full else None)
@@ -150,8 +156,11 @@ async def change_memory(
     errors=("not_found", "cluster_unavailable"),
 )
 async def remove_memory(context: Context, memory: Memory, entry_id: str) -> MemoryEntry:
-    """No later search finds it."""
-    return entry(await context.work.complete(memory.remove(context.principal, entry_id)))
+    """No later search finds it. An admin who does not see the key's memory gets no text."""
+    removed = await context.work.complete(memory.remove(context.principal, entry_id))
+    if context.whole_for in (None, removed.owner):
+        return entry(removed)
+    return entry(replace(removed, text="", tags=()))
 
 
 def _wanted(body: MemoryEntryBody) -> Wanted:

@@ -1,6 +1,6 @@
 """Nodes of a cluster, which its gateways list and change: one machine has none."""
 
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from orchestrator.cluster.base import Amounts, NodeReport
@@ -116,6 +116,7 @@ async def forget_node(context: Context, name: str, body: NoBody) -> Node:
         *("cluster_unavailable", "node_unavailable"),
     ),
     examples={"node": {"node": "node-2"}},
+    glass=Glass.OUTSIDE,
 )
 async def move_session(context: Context, mover: Mover, body: SessionMoveBody) -> Moved:
     """Moves an idle session with all that it has to another node of the cluster.

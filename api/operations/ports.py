@@ -1,7 +1,7 @@
 """A session's ports: open them to clients, list them, close them."""
 
 from api.shape import stops
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.answers import Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
@@ -32,6 +32,7 @@ _PORTS = SESSION + "/ports"
     ),
     examples={"server": {"port": 8000, "seconds": 3600}},
     restores=True,
+    glass=Glass.LASTING,
 )
 async def open_port(
     context: Context, previews: PreviewOrigin, ports: PortsService, body: PortBody

@@ -1,10 +1,10 @@
 """Changes of a session: paused, resumed, ended, interrupted; its handle, and its episode."""
 
+from api.operations.sessions import shown
 from api.shape import stops
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
-from api.views import sessions as views
 from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.rules.access.key_scopes import check_covers
 from orchestrator.rules.access.keys import KeyRing
@@ -27,12 +27,13 @@ _FREEZING = ("invalid_transition", "engine_unavailable", "sandbox_unavailable")
     answers="The paused session.",
     errors=_FREEZING,
     stops=stops.pauses_session,
+    glass=Glass.OUTSIDE,
 )
 async def pause_session(context: Context, sessions: Sessions, body: NoBody) -> Session:
     """Freezes every process of the session."""
     session = context.session()
     await context.work.complete(sessions.pause(context.principal, session))
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -48,7 +49,7 @@ async def resume_session(context: Context, sessions: Sessions, body: NoBody) -> 
     """Continues the session where it was paused."""
     session = context.session()
     await context.work.complete(sessions.resume(context.principal, session))
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -60,12 +61,13 @@ async def resume_session(context: Context, sessions: Sessions, body: NoBody) -> 
     answers="The session as it ended.",
     errors=("invalid_transition",),
     stops=stops.ends_session,
+    glass=Glass.OUTSIDE,
 )
 async def complete_session(context: Context, sessions: Sessions, body: NoBody) -> Session:
     """Ends the session as a success."""
     session = context.session()
     await context.work.complete(sessions.complete(context.principal, session))
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -77,12 +79,13 @@ async def complete_session(context: Context, sessions: Sessions, body: NoBody) -
     answers="The session as it ended.",
     errors=("invalid_transition",),
     stops=stops.ends_session,
+    glass=Glass.OUTSIDE,
 )
 async def abort_session(context: Context, sessions: Sessions, body: NoBody) -> Session:
     """Ends the session as a failure."""
     session = context.session()
     await context.work.complete(sessions.abort(context.principal, session))
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -95,6 +98,7 @@ async def abort_session(context: Context, sessions: Sessions, body: NoBody) -> S
     errors=("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
     examples={"nothing": {}, "message": {"message": "Stop: the test is right."}},
     stops=stops.interrupts,
+    glass=Glass.OUTSIDE,
 )
 async def interrupt_session(
     context: Context, turns: SessionTurns, sessions: Sessions, body: InterruptBody
@@ -104,13 +108,15 @@ async def interrupt_session(
     A message waits for the session's next run.
     """
     session = context.session()
+    if body.message is not None:
+        context.check_inside(session)
     for each in (session, *session.family.descendants):
         turns.interrupt(each)
     await context.work.complete(sessions.interrupt(session))
     if body.message is not None:
         queue = turns.queue
         await context.work.complete(queue.add(context.principal, session, [body.message]))
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -121,6 +127,7 @@ async def interrupt_session(
     summary="Replace a session's handle",
     answers="The new handle.",
     errors=("session_terminated",),
+    glass=Glass.LASTING,
 )
 async def rotate_handle(
     context: Context, sessions: Sessions, keys: KeyRing, body: NoBody
@@ -152,4 +159,4 @@ async def set_episode(context: Context, sessions: Sessions, body: EpisodeBody) -
     session = context.session()
     work = sessions.changes.set_episode(context.principal, session, body.episode_id)
     await context.work.complete(work)
-    return views.session(session, live=True)
+    return shown(context, session)

@@ -2,7 +2,7 @@
 
 from api.operations.placing import check_placement
 from api.shape import stops
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.answers import Created
 from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
@@ -108,7 +108,9 @@ async def list_sessions(
     start = None if query.cursor is None else decode_cursor(query.cursor)
     found, following = await sessions.finder.page(wanted, start, query.limit)
     return Sessions(
-        items=await spread(found, views.session),
+        items=await spread(
+            found, lambda one: views.session(one, veiled=context.veils(one.key, one.owner))
+        ),
         next=None if following is None else encode_cursor(following),
     )
 
@@ -120,6 +122,7 @@ async def list_sessions(
     tag=_TAG,
     summary="Inspect a session",
     answers="The session.",
+    glass=Glass.OUTSIDE,
 )
 async def inspect_session(
     context: Context, sessions: SessionsService, recorded: RecordedCommands
@@ -127,7 +130,13 @@ async def inspect_session(
     """One session with its current activity."""
     session = context.session()
     await recorded.recall(session)
-    return views.inspected(session, await sessions.inspector.inspect(session))
+    inspection = await sessions.inspector.inspect(session)
+    return views.inspected(
+        session,
+        inspection,
+        context.shared.glass.of_session(session.key),
+        veiled=context.veils(session.key, session.owner),
+    )
 
 
 @operation(
@@ -160,7 +169,7 @@ async def ensure_session(
         except ConflictError:
             if not sessions.begun(*wanted):
                 raise  # it is somebody else's
-    return views.session(session, live=True)
+    return shown(context, session)
 
 
 @operation(
@@ -172,6 +181,7 @@ async def ensure_session(
     answers="The session as it ended.",
     errors=("conflict",),
     stops=stops.ends_session,
+    glass=Glass.OUTSIDE,
 )
 async def close_session(
     context: Context, sessions: SessionsService, query: CloseQuery
@@ -189,7 +199,12 @@ async def close_session(
         await context.work.complete(sessions.purge(principal, context.session_id))
         return PurgedWorkspace(id=context.session_id, purged=True)
     await context.work.complete(sessions.close(principal, session, purge=query.purge))
-    return views.session(session, live=True)
+    return shown(context, session)
+
+
+def shown(context: Context, session: domain.Session) -> Session:
+    """A live session as its caller may see it."""
+    return views.session(session, live=True, veiled=context.veils(session.key, session.owner))
 
 
 async def _request(
@@ -228,4 +243,4 @@ async def created(
 
 async def _parent_key(context: Context, sessions: SessionsService, session_id: str) -> str:
     """The key of the latest session with that id. Raises: NotFoundError."""
-    return await sessions.finder.record_key(context.principal, session_id)
+    return await sessions.finder.known_key(context.principal, session_id)

@@ -5,7 +5,7 @@ from contextlib import ExitStack, aclosing
 
 from api.operations.runs import check_model
 from api.operations.sessions import CREATING
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.answers import HEARTBEAT_SECONDS, Created, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, Events, operation
@@ -37,6 +37,7 @@ from paddock.contract.spawns import SpawnedRun as SpawnedRunView
         "run": {"label": "reader", "messages": [{"content": "What does the README say?"}]},
     },
     events=Events(SPAWN_EVENTS, "the events so far"),
+    glass=Glass.LASTING,
 )
 async def spawn_session(
     context: Context,

@@ -4,17 +4,19 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
+from api.shape.access import Glass
 from api.shape.operation import Operation
 from api.shape.services import Services
-from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.serving.problems import document
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
+from orchestrator.rules.access.break_glass import RULE, BreakGlass
 from orchestrator.rules.access.key_scopes import check_scope
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sessions.sessions import Sessions
@@ -69,16 +71,23 @@ class Work:
 
     @contextmanager
     def while_allowed(self, allowed: Callable[[], bool]) -> Iterator[None]:
-        """Cancels the current task when `recheck` finds that it is not `allowed` any more."""
+        """Cancels the current task when `recheck` finds that it is not `allowed` any more.
+
+        An outer block's condition holds inside, too.
+        """
         task = asyncio.current_task()
         if task is None:
             yield
             return
-        self._allowed[task] = allowed
+        outer = self._allowed.get(task)
+        self._allowed[task] = allowed if outer is None else lambda: outer() and allowed()
         try:
             yield
         finally:
-            del self._allowed[task]
+            if outer is None:
+                del self._allowed[task]
+            else:
+                self._allowed[task] = outer
 
     @contextmanager
     def holding(self, allowed: Callable[[], bool], end: Callable[[], object]) -> Iterator[None]:
@@ -134,6 +143,7 @@ class Shared:
     archiving: Archiving
     services: Services
     keys: KeyRing
+    glass: BreakGlass
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +151,9 @@ class Context:
     """A request of a known caller that may use this operation.
 
     `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
-    `last_event` is the position of the last one that it received. `allowed` returns whether the
-    caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
+    `last_event` is the position of the last one that it received. `accepted` returns whether the
+    caller's credential is still valid and sufficient. `glass`: what the operation touches of the
+    session in the path. `mcp_session` and `mcp_version` are headers
     of the Model Context Protocol, `preconditions` those about versions and parts of files. `kept`
     is what all requests share. `spend` counts one more request of the caller; it raises
     RateLimitedError.
@@ -153,7 +164,7 @@ class Context:
     work: Work
     request_id: str
     path: Mapping[str, str]
-    allowed: Callable[[], bool]
+    accepted: Callable[[], bool]
     wants_events: bool = False
     last_event: str | None = None
     mcp_session: str | None = None
@@ -161,6 +172,34 @@ class Context:
     preconditions: Mapping[str, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
     spend: Callable[[], None] = lambda: None
+    glass: Glass = Glass.INSIDE
+
+    def of(self, operation: Operation) -> "Context":
+        """The same request as one of that operation, which touches what it says of the session."""
+        return self if self.glass is operation.glass else replace(self, glass=operation.glass)
+
+    def allowed(self) -> bool:
+        """Whether the caller may still do this: by its credential, and by an access if needed."""
+        if not self.accepted():
+            return False
+        if not self.shared.glass.required or self.glass is Glass.OUTSIDE:
+            return True
+        session = self.shared.sessions.registry.get(self.path.get("session_id", ""))
+        return session is None or not self.veils(session.key, session.owner)
+
+    def veils(self, session_key: str, owner: str) -> bool:
+        """Whether the content of that session is not for the caller."""
+        return not self.shared.glass.allows(self.principal, session_key, owner)
+
+    def check_inside(self, session: Session) -> None:
+        """Raises: PermissionDeniedError if the caller needs break-glass access to that session."""
+        self.shared.glass.check(self.principal, session.id, session.key, session.owner)
+
+    @property
+    def whole_for(self) -> str | None:
+        """The owner whose sessions lists and searches show with their content; None: all shown."""
+        admin = self.principal.role is Role.ADMIN
+        return self.principal.name if admin and self.shared.glass.required else None
 
     @asynccontextmanager
     async def performing(
@@ -175,11 +214,13 @@ class Context:
         """
         check_scope(self.shared.keys.scopes(self.principal), operation.scope)
         services = self.shared.services.of_operation[operation.id]
-        if not operation.restores:
-            yield await operation.handler(self, **services, **inputs)
-            return
-        async with self.shared.sessions.suspensions.using(self.principal, self.session()):
-            yield await operation.handler(self, **services, **inputs)
+        context = self.of(operation)
+        with self.work.while_allowed(context.allowed) if context.whole_for else nullcontext():
+            if not operation.restores:
+                yield await operation.handler(context, **services, **inputs)
+                return
+            async with self.shared.sessions.suspensions.using(self.principal, context.session()):
+                yield await operation.handler(context, **services, **inputs)
 
     @property
     def session_id(self) -> str:
@@ -187,14 +228,28 @@ class Context:
         return self.path["session_id"]
 
     def session(self) -> Session:
-        """The session in the path. Raises: NotFoundError, also for a session of another owner."""
-        return self.shared.sessions.finder.find(self.principal, self.session_id)
+        """The session in the path, as far as the operation touches it.
+
+        Raises: NotFoundError, also for a session of another owner; PermissionDeniedError if an
+        admin needs break-glass access, or may not do this by one.
+        """
+        finder = self.shared.sessions.finder
+        if self.glass is Glass.OUTSIDE:
+            return finder.outside(self.principal, self.session_id)
+        session = finder.find(self.principal, self.session_id)
+        if self.glass is Glass.LASTING and self.shared.glass.needed(self.principal, session.owner):
+            raise PermissionDeniedError(
+                "break-glass access does not permit this, because it would outlive the access: "
+                f"only {session.owner}, the owner of the session, may do it",
+                rule=RULE,
+            )
+        return session
 
     async def record_key(self, session_id: str, incarnation: int | None) -> str:
         """The key of the record of a session with that id, however long ago it ended.
 
         Without an incarnation, it is the latest session's. Raises: NotFoundError, also for another
-        owner's session, and if the record is in an archive.
+        owner's session, and if the record is in an archive; PermissionDeniedError as `session`.
         """
         key = await self.shared.sessions.finder.record_key(self.principal, session_id, incarnation)
         await self.shared.archiving.check_here(key)

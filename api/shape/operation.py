@@ -11,8 +11,9 @@ from http import HTTPStatus
 from types import ModuleType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from api.shape.access import Access
+from api.shape.access import Access, Glass
 from api.shape.answers import (
+    BYTES,
     JSON,
     NOTHING,
     Answer,
@@ -44,6 +45,8 @@ WORK_ERRORS = (
 
 # The parameters that the request itself gives, besides those in the path.
 _OF_REQUEST = frozenset({"context", "body", "query", "upload"})
+
+_OF_FILE = "The file's bytes; an empty body creates an empty file."
 
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
@@ -98,6 +101,7 @@ class Operation:
     request stops something; such a request is not counted. `restores`: it needs the
     session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
     another origin may call it. `frames`: it is a WebSocket. `headers`: those that it reads.
+    `glass`: what it touches of the session in its path.
     """
 
     method: str
@@ -113,6 +117,8 @@ class Operation:
     body: type[Body] | None
     query: type[Query] | None
     upload: bool
+    # The media type of these bytes, and what they are.
+    upload_as: tuple[str, str]
     services: Mapping[str, type[Any]]
     replies: Mapping[HTTPStatus, Reply]
     errors: tuple[str, ...]
@@ -123,11 +129,12 @@ class Operation:
     own_origin: bool
     frames: Frames | None
     headers: tuple[str, ...]
+    glass: Glass
 
     @property
     def scope(self) -> str | None:
-        """The scope that a key with scopes needs; None for what asks for no credential."""
-        return None if self.access is Access.OPEN else SCOPE_OF[self.id]
+        """The scope that a key with scopes needs; None for what needs none."""
+        return None if self.access in (Access.OPEN, Access.SELF) else SCOPE_OF[self.id]
 
     @property
     def socket(self) -> bool:
@@ -178,14 +185,16 @@ def operation(
     restores: bool = False,
     own_origin: bool = False,
     frames: Frames | None = None,
+    upload_as: tuple[str, str] = (BYTES, _OF_FILE),
     headers: tuple[str, ...] = (),
+    glass: Glass = Glass.INSIDE,
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
     Its parameters `body` and `query` are models of the contract, `upload` is the body's bytes,
     those in `path` are texts, and all others are services, which are found by their types.
     `answers` describes the answer, by status if there are several. `name` is the id if it can't be
-    the function's name.
+    the function's name. `upload_as`: the media type of the upload, and what it is.
     """
 
     def declare(handler: F) -> F:
@@ -204,6 +213,7 @@ def operation(
             body=taken.get("body"),
             query=taken.get("query"),
             upload=taken.get("upload") is Upload,
+            upload_as=upload_as,
             services=_services(handler, path),
             replies=_replies(signature.return_annotation, answers, events),
             errors=errors,
@@ -214,6 +224,7 @@ def operation(
             own_origin=own_origin,
             frames=frames,
             headers=headers,
+            glass=glass,
         )
         return handler
 

@@ -1,10 +1,16 @@
 """Views of sessions, and of requests to create them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from api.shape.objects import members
+from api.views.break_glass import (
+    INSPECTED_WITHOUT_CONTENT,
+    WITHOUT_CONTENT,
+    access_members,
+)
 from api.views.commands import command_members
 from api.views.facilities import facilities_of
 from api.views.packs import pack_of
@@ -12,6 +18,7 @@ from api.views.policies import named_or_given, policy
 from orchestrator.ground.events import time_text
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.processes import Measured
+from orchestrator.rules.access.break_glass import GlassAccess
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspection import LATEST, Inspection, telemetry
@@ -47,9 +54,13 @@ def settings(shown: domain.Session) -> SessionSettings:
     )
 
 
-def session(shown: domain.Session, *, live: bool = False) -> Session:
-    """The session; with `live`, including its sandbox's state and limits."""
-    return Session.model_validate(session_members(shown, live=live))
+def session(shown: domain.Session, *, live: bool = False, veiled: bool = False) -> Session:
+    """The session; with `live`, including its sandbox's state and limits.
+
+    `veiled`: without its content.
+    """
+    without = WITHOUT_CONTENT if veiled else {}
+    return Session.model_validate({**session_members(shown, live=live), **without})
 
 
 def created(registered: Registered, principal: Principal) -> CreatedSession:
@@ -112,8 +123,17 @@ def _family(shown: domain.Session) -> dict[str, Any]:
     }
 
 
-def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession:
-    """The session and its current activity."""
+def inspected(
+    shown: domain.Session,
+    inspection: Inspection,
+    accesses: Sequence[GlassAccess] = (),
+    *,
+    veiled: bool = False,
+) -> InspectedSession:
+    """The session and its current activity, with the open accesses to it.
+
+    `veiled`: without its content.
+    """
     measured, disk = inspection.measured, inspection.disk
     return InspectedSession.model_validate(
         {
@@ -129,6 +149,8 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
             "runtime": None if shown.sandbox is None else shown.sandbox.runtime,
             "own_link": None if shown.sandbox is None else shown.sandbox.own_link,
             "facilities": facilities_of(shown, inspection.host),
+            "break_glass": [access_members(access) for access in accesses],
+            **(INSPECTED_WITHOUT_CONTENT if veiled else {}),
         }
     )
 

@@ -1,16 +1,18 @@
 """What all answers of a gateway's own have: a caller who is known, and the form of a page."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from http import HTTPStatus
 from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 
-from gateway.access import READERS, authorize
+from gateway.access import READERS
 from gateway.dispatch import KIND
 from gateway.faces.answers import listed, listed_alone, refused
 from gateway.faces.asking import NEXT_HEADER, Headers, Query, RefusedError
 from gateway.faces.sessions import ListPage
 from gateway.headers import for_asking
+from gateway.limits import answered
 from gateway.open import Gateway
 from gateway.proxy import read_body
 from orchestrator.ground.errors import TooLargeError
@@ -67,11 +69,12 @@ def _answering(
 
     async def answer(request: web.Request) -> web.StreamResponse:
         request[KIND] = _KIND
-        caller = authorize(gateway.keys, request, route.roles, scope)
-        sent = [*request.headers.items()]
-        headers = for_asking(sent, request.remote or "", request.scheme)
-        with gateway.open_requests.counted(request):
+        with gateway.open_requests.counted(request, proves=True):
             try:
+                caller = await gateway.callers.authorize(request, route.roles, scope)
+                answered(request, HTTPStatus.OK)
+                sent = [*request.headers.items()]
+                headers = for_asking(sent, request.remote or "", request.scheme)
                 return await route.handler(Asked(request, caller, headers))
             except RefusedError as error:
                 return refused(error.refusal)

@@ -241,7 +241,7 @@ async def _success(answer: NodeAnswer, most: int) -> Any:
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError
     if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise RefusedError(await _refusal(answer))
+        raise RefusedError(await refusal_of(answer))
     if answer.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
         raise NoAnswerError
     return json.loads(await _whole(answer, most), parse_float=_finite, parse_constant=_finite)
@@ -255,7 +255,8 @@ def _finite(text: str) -> float:
     return number
 
 
-async def _refusal(answer: NodeAnswer) -> Refusal:
+async def refusal_of(answer: NodeAnswer) -> Refusal:
+    """What a node says to the caller. Raises: TooLongError."""
     names = ("Content-Type", "Retry-After", "WWW-Authenticate")
     headers = {name: answer.headers[name] for name in names if name in answer.headers}
     return Refusal(answer.status, headers, await _whole(answer, _MOST_PROBLEM))

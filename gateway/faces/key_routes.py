@@ -9,11 +9,19 @@ from gateway.faces.answering import Asked, FaceRoute, answer_list, answer_page, 
 from gateway.faces.answers import listed
 from gateway.faces.archives import Archiving
 from gateway.faces.e2b import E2bLists
-from gateway.faces.named_lists import ARCHIVES, SNAPSHOTS, VOLUMES, NamedList, NamedLists
+from gateway.faces.named_lists import (
+    ARCHIVES,
+    SNAPSHOTS,
+    USERS,
+    VOLUMES,
+    NamedList,
+    NamedLists,
+)
 from gateway.faces.queries import E2bSandboxesQuery, E2bSnapshotsQuery
 from gateway.open import Gateway
 from paddock.contract.archives import ArchivesQuery
 from paddock.contract.requests import NoQuery
+from paddock.contract.sign_in import UserListQuery
 from paddock.contract.snapshots import SnapshotListQuery
 from paddock.contract.volumes import VolumeListQuery
 
@@ -36,6 +44,7 @@ class KeyFaces:
         return (
             FaceRoute("GET", "/api/volumes", "list_volumes", self._list_volumes),
             FaceRoute("GET", "/api/snapshots", "list_snapshots", self._list_snapshots),
+            FaceRoute("GET", "/api/users", "list_users", self._list_users, ADMINS),
             FaceRoute("GET", archives, "list_archives", self._list_archives, ADMINS),
             FaceRoute("POST", archives, "archive_audit", self._archive, ADMINS),
             FaceRoute("GET", E2B_PATH + "sandboxes", "list_sessions", self._list_sandboxes),
@@ -53,6 +62,10 @@ class KeyFaces:
     async def _list_snapshots(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(SnapshotListQuery)
         return await self._list_named(asked, SNAPSHOTS, query.cursor, query.limit)
+
+    async def _list_users(self, asked: Asked) -> web.StreamResponse:
+        query = asked.query(UserListQuery)
+        return await self._list_named(asked, USERS, query.cursor, query.limit)
 
     async def _list_archives(self, asked: Asked) -> web.StreamResponse:
         query = asked.query(ArchivesQuery)

@@ -37,6 +37,10 @@ def _of_chain(item: Item) -> Key:
     return _texts(item["session_key"])
 
 
+def _of_user(item: Item) -> Key:
+    return _texts(item["name"])
+
+
 def _owner_and_name(text: str) -> Key:
     owner, _, name = text.rpartition("/")
     return owner, name
@@ -55,6 +59,9 @@ SNAPSHOTS = NamedList("/api/snapshots", "cursor", _of_owner, "/".join, _owner_an
 ARCHIVES = NamedList(
     "/api/audit/archives", "after", _of_chain, lambda key: key[0], lambda text: (text,)
 )
+
+
+USERS = NamedList("/api/users", "cursor", _of_user, lambda key: key[0], lambda text: (text,))
 
 
 def by_position(path: str, parameter: str, reading: Reading) -> NamedList:

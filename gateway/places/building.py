@@ -8,7 +8,6 @@ from hashlib import sha256
 
 from aiohttp import web
 
-from gateway.access import principal_of
 from gateway.errors import RETRY_SECONDS
 from gateway.faces.asking import Answer, ask_for_list
 from gateway.members import Member
@@ -45,7 +44,7 @@ class Building:
                 node=away,
                 retry_after=RETRY_SECONDS,
             )
-        caller = principal_of(gateway.keys, request)
+        caller = await gateway.callers.principal_of(request)
         ready = [each.name for each in members if each.node.takes_sessions]
         chosen = builder(name, "" if caller is None else caller.account, templates, ready)
         if chosen is None:

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from gateway.access import principal_of
 from gateway.creation import Sent
 from gateway.headers import for_asking
 from gateway.open import Gateway
@@ -51,7 +50,7 @@ class Making:
         """A new session, with the id of its path, of its body, or one that is made here."""
         async with self._bodies.whole(request) as body:
             found = await self._bodies.json(body)
-            asked = asked_in(found, self._owner(request))
+            asked = asked_in(found, await self._owner(request))
             if session_id is not None:
                 asked = asked._replace(session_id=session_id)
             elif isinstance(found, dict) and "id" not in found:
@@ -62,7 +61,7 @@ class Making:
 
     async def sandbox(self, request: web.Request) -> web.StreamResponse:
         """A new sandbox, whose id follows from its `Idempotency-Key`, or from one made here."""
-        caller = self._caller(request)
+        caller = await self._gateway.callers.principal_of(request)
         async with self._bodies.whole(request) as body:
             nodes = [member.node.report for member in self._gateway.members.all]
             known = Known(
@@ -83,7 +82,7 @@ class Making:
 
     async def restored(self, request: web.Request) -> web.StreamResponse:
         """The session of a snapshot, of which only the beginning is read here."""
-        owner = self._owner(request)
+        owner = await self._owner(request)
         first = await read_first(request, HEAD_BYTES)
         size = manifest_size(first)
         length = request.content_length
@@ -109,15 +108,12 @@ class Making:
     async def volume(self, request: web.Request) -> web.StreamResponse:
         """A new volume. Whether its name is free, its node asks the cluster."""
         async with self._bodies.whole(request) as body:
-            asked = volume_in(await self._bodies.json(body), self._owner(request))
+            asked = volume_in(await self._bodies.json(body), await self._owner(request))
             sent = Sent(asking_headers(request), body)
             return await self._gateway.creations.create(request, asked, sent)
 
-    def _caller(self, request: web.Request) -> Principal | None:
-        return principal_of(self._gateway.keys, request)
-
-    def _owner(self, request: web.Request) -> str | None:
-        return _name(self._caller(request))
+    async def _owner(self, request: web.Request) -> str | None:
+        return _name(await self._gateway.callers.principal_of(request))
 
 
 def asking_headers(request: web.Request) -> Headers:

@@ -33,3 +33,12 @@ def seconds_open(sent: float, now: float) -> float:
     """For how long it stays open without another renewal; 0: it is closed."""
     found = decide(sent, now)
     return 0.0 if found.closed else found.seconds
+
+
+def passed_over(seen: float, sent: float) -> bool:
+    """Whether it closed and opened again between two renewals, with nobody there to see it.
+
+    So it is after a process that was stopped, or whose machine slept, goes on. `seen` is the one
+    that was seen last, `sent` the newest; both are of the same clock, in seconds.
+    """
+    return sent - seen >= FENCE_SECONDS

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.cluster.base import Summary
 from orchestrator.ground.limits import KeyUsage
+from orchestrator.rules.access.user_ends import UserEnd
 
 Body = Mapping[str, Any]
 
@@ -25,6 +26,7 @@ class Kind(StrEnum):
     SETTLED = "settled"
     ARRIVED = "arrived"
     FREED = "freed"
+    USER_END = "user-end"
 
 
 def changed(session_key: str, summary: Summary) -> Body:
@@ -65,6 +67,15 @@ def arrived(session_key: str) -> Body:
 def freed(thing_id: str) -> Body:
     """The volume or the snapshot of that id has no name any more."""
     return {"id": thing_id}
+
+
+def user_end(end: UserEnd) -> Body:
+    """Nothing is valid any more on any node that this ends of a user."""
+    return {
+        "name": end.name,
+        "what": end.what.value,
+        "moment": end.moment.isoformat(),
+    }
 
 
 def stored_summary(summary: Summary) -> dict[str, Any]:

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+# As often, a node renews its lease and tries to reach the cluster's database.
+_CLUSTER_RETRY_SECONDS = 3
+
 
 class PaddockError(Exception):
     """A refusal or failure that a client may see.
@@ -145,9 +148,15 @@ class EngineUnavailableError(PaddockError):
 
 
 class ClusterUnavailableError(PaddockError):
-    """The cluster's database does not answer; what needs it is refused, the rest goes on."""
+    """The cluster's database does not answer; what needs it is refused, the rest goes on.
+
+    `retry_after` is in seconds.
+    """
 
     code = "cluster_unavailable"
+
+    def __init__(self, detail: str, **fields: Any) -> None:
+        super().__init__(detail, **{"retry_after": _CLUSTER_RETRY_SECONDS, **fields})
 
 
 class SignInUnavailableError(PaddockError):

@@ -26,11 +26,11 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.operator.user_revocations import UserRevocations
 from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
+from orchestrator.operate.users.ending import UserEnding
 from orchestrator.programs.open import ProgramsFloor
 from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
@@ -44,6 +44,7 @@ from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.access.last_uses import LastUses
 from orchestrator.rules.oidc.sign_in import SignIn
@@ -59,6 +60,7 @@ from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.volumes.volumes import Volumes
+from orchestrator.sessions.glass_accesses import GlassAccesses
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
@@ -117,9 +119,10 @@ class Instance:
 
     levels: Levels
     keys: KeyRing
+    glass: BreakGlass
     last_uses: LastUses
     sign_in: SignIn
-    user_revocations: UserRevocations
+    user_ending: UserEnding
     session_policies: SessionPolicies
 
     ledger: Ledger
@@ -157,6 +160,7 @@ class Instance:
     proposals: Proposals
     refinement: Refinement
     tickets: Tickets
+    accesses: GlassAccesses
     streams: Streams
     followers: Followers
     node_capacity: NodeCapacity

@@ -23,14 +23,14 @@ from orchestrator.operate.observe.gauges import Gauges, HookGauges, TemplateGaug
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.operator.user_revocations import UserRevocations
-from orchestrator.operate.options import anchor, export, survive, telemetry
+from orchestrator.operate.options import anchor, export, sign_ins, survive, telemetry
 from orchestrator.operate.privacy.open_owners import open_owners
 from orchestrator.operate.privacy.owner_requests import OwnerRequests
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.templates.preparation import Preparation
 from orchestrator.operate.templates.templates import Templates
 from orchestrator.operate.templates.warm_templates import WarmTemplates
+from orchestrator.operate.users.ending import UserEnding
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.last_uses import LastUses
@@ -61,7 +61,7 @@ class OperateFloor:
     usage: UsageHistory
     key_edits: KeyEdits
     last_uses: LastUses
-    user_revocations: UserRevocations
+    user_ending: UserEnding
     hooks: Hooks
     begin_span: BeginSpan | None
 
@@ -164,6 +164,7 @@ async def open_operate(
     owner_requests = open_owners(
         settings, ground, host, cluster, record, sandbox, work, sessions, hooks, closers
     )
+    user_ends = sign_ins(ground, rules, cluster, record, closers)
     if cluster.following is not None:
         cluster.following.start(tasks)
         closers.push_async_callback(cluster.following.close)
@@ -181,7 +182,7 @@ async def open_operate(
         usage,
         KeyEdits(settings, reload, record.recorder),
         last_uses,
-        UserRevocations(rules.sign_in, record.recorder),
+        user_ends,
         hooks,
         telemetry(settings, ground, host, closers) if settings.otel else None,
     )
@@ -242,7 +243,7 @@ async def _hooks(
         shared = SharedHooks(cluster.shared, ground.database, record.shared_sealer, node)
     hooks = Hooks(
         settings.hooks,
-        HookRules(rules.keys, settings.hook_prefixes),
+        HookRules(rules.keys, settings.hook_prefixes, rules.glass),
         ground.database,
         record.recorder,
         floor.followers,

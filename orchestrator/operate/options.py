@@ -1,4 +1,4 @@
-"""Opens what only some settings ask for: anchors, exports, telemetry, survival in a cluster."""
+"""Opens what only some settings ask for: anchors, exports, telemetry, sign-in, survival."""
 
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,6 +11,9 @@ from orchestrator.host.open import HostFloor
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.operate.snapshots.taking_over import TakingOver
 from orchestrator.operate.snapshots.workspace_copying import WorkspaceCopying
+from orchestrator.operate.users.ending import UserEnding
+from orchestrator.operate.users.shared_ends import SharedEnds
+from orchestrator.operate.users.sign_in_record import SignInRecord
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
@@ -99,3 +102,21 @@ async def export(
     closers.push_async_callback(exports.close)
     await exports.start(ground.tasks)
     ground.metrics.add(ExportGauges(exports))
+
+
+def sign_ins(
+    ground: GroundFloor,
+    rules: RulesFloor,
+    cluster: ClusterFloor,
+    record: RecordFloor,
+    closers: AsyncExitStack,
+) -> UserEnding:
+    """Puts sign-ins on record, and hears from other nodes who has left."""
+    sign_in = rules.sign_in
+    events = SignInRecord(record.recorder)
+    closers.push_async_callback(events.close)
+    sign_in.events = events
+    if cluster.following is not None:
+        cluster.following.add(SharedEnds(sign_in, ground.database).update)
+    outbox = None if cluster.shared is None else cluster.outbox
+    return UserEnding(sign_in, record.recorder, outbox)

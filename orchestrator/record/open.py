@@ -77,7 +77,7 @@ async def open_record(
         borrowing = await room.borrow(cluster.lender, database)
         borrowing.start(ground.tasks)
         closers.push_async_callback(borrowing.close)
-    recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database))
+    recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database), rules.glass)
     closers.push_async_callback(recorder.close)
     stops = StopRecords()
     closers.push_async_callback(stops.close)

@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.key_expiry import KeyExpiry
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.access.users import SignedInUsers
@@ -23,6 +24,7 @@ class RulesFloor:
     levels: Levels
     keys: KeyRing
     expiry: KeyExpiry
+    glass: BreakGlass
     sign_in: SignIn
     session_policies: SessionPolicies
     tool_rules: ToolRules
@@ -46,4 +48,7 @@ def open_rules(
     expiry = KeyExpiry(keys, users)
     closers.callback(expiry.close)
     expiry.start()
-    return RulesFloor(levels, keys, expiry, sign_in, session_policies, tool_rules, template_files)
+    glass = BreakGlass(required=settings.break_glass)
+    return RulesFloor(
+        levels, keys, expiry, glass, sign_in, session_policies, tool_rules, template_files
+    )

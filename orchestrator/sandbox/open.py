@@ -109,6 +109,7 @@ async def open_sandboxes(
         record.recorder,
         record.stops,
         rules.keys,
+        rules.glass,
         generated_key(settings.state_dir / "preview.key"),
         way_in,
         PORT_LIMITS,

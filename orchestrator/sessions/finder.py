@@ -5,6 +5,7 @@ from functools import partial
 
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.store.database import Database
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sessions.in_cluster.session_places import SessionPlaces
@@ -28,11 +29,13 @@ class Finder:
         root_dir: Callable[[str], str],
         places: SessionPlaces,
         arrivals: Callable[[], Sequence[Session]],
+        glass: BreakGlass,
     ) -> None:
         """`root_dir` gives a workspace's directory by its id.
 
         `arrivals` are sessions that come from other nodes and are not active yet.
         """
+        self._glass = glass
         self._arrivals = arrivals
         self._registry = registry
         self._database = database
@@ -40,7 +43,16 @@ class Finder:
         self._places = places
 
     def find(self, principal: Principal, session_id: str) -> Session:
-        """A live or recently ended session.
+        """A live or recently ended session whose content the caller may touch.
+
+        Raises: PermissionDeniedError if that needs break-glass access; the errors of `outside`.
+        """
+        session = self.outside(principal, session_id)
+        self._glass.check(principal, session.id, session.key, session.owner)
+        return session
+
+    def outside(self, principal: Principal, session_id: str) -> Session:
+        """A live or recently ended session, of which the caller touches no content.
 
         Raises: NotFoundError, also for others' sessions; NodeUnavailableError while it moves from
         this node or to it, SessionTerminatedError if it has moved away.
@@ -97,8 +109,19 @@ class Finder:
     ) -> str:
         """The key of the record of a session with that id, by default the latest incarnation.
 
-        It may have ended long ago. Raises: NotFoundError.
+        It may have ended long ago. Raises: NotFoundError; PermissionDeniedError if what it contains
+        needs break-glass access.
         """
+        key = await self.known_key(principal, session_id, incarnation)
+        if self._glass.required:
+            owner = await self._database.read(partial(stored_sessions.owner_of, key=key))
+            self._glass.check(principal, session_id, key, owner or "")
+        return key
+
+    async def known_key(
+        self, principal: Principal, session_id: str, incarnation: int | None = None
+    ) -> str:
+        """The same key, for a caller who learns no content by it. Raises: NotFoundError."""
         session = self._registry.get(session_id)
         wanted = session is not None and incarnation in (None, session.incarnation)
         if session is not None and wanted and principal.may_see(session.key, session.owner):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.packs.firewall import READ
@@ -34,9 +35,10 @@ class Consumed:
 class Refinement:
     """The packs of sessions, also of those that ended long ago."""
 
-    def __init__(self, database: Database, workspaces: Workspaces) -> None:
+    def __init__(self, database: Database, workspaces: Workspaces, glass: BreakGlass) -> None:
         self._database = database
         self._workspaces = workspaces
+        self._glass = glass
 
     async def show(self, principal: Principal, session_id: str) -> Consumed:
         """The latest session with that id that had a pack. Raises: NotFoundError."""
@@ -91,4 +93,5 @@ class Refinement:
             session = SessionRow(row, self._workspaces.root_dir, clamped_limits).session
         if session is None or not principal.may_see(session.key, session.owner):
             raise NotFoundError(f"no session {session_id[:128]} with a context pack")
+        self._glass.check(principal, session.id, session.key, session.owner)
         return session

@@ -90,6 +90,7 @@ class Sessions:
             workspaces.root_dir,
             self.places,
             lambda: self.moves.arrivals.sessions,
+            rules.glass,
         )
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)

@@ -83,6 +83,8 @@ class Command:
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
     # Of the trace of the request that started it; None: that is not traced.
     span: OpenSpan | None = field(default=None, repr=False)
+    # The break-glass access by which it was started; None: by none.
+    access: str | None = None
     _over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property

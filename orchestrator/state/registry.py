@@ -1,6 +1,6 @@
 """Every known session: live ones, and recently ended ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -32,6 +32,8 @@ class Registry:
         # Those that live, by their owners and keys.
         self._owned: dict[str, dict[str, Session]] = {}
         self._tally = Tally()
+        # Whether sessions that other nodes may take over must stand still here right now.
+        self.outlived: Callable[[], bool] = bool  # never
 
     def __len__(self) -> int:
         """The number of live sessions, including those being created."""
@@ -85,6 +87,7 @@ class Registry:
     def add(self, session: Session) -> None:
         """Adds a session that exists from now on."""
         self.unreserve(session)
+        session.outlived = lambda: self.outlived()
         self._live[session.id.casefold()] = self._by_key[session.key] = session
         self._owned.setdefault(session.owner, {})[session.key] = session
         self._tally.put(session, Standing.LIVE)

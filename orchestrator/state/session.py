@@ -39,7 +39,6 @@ from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
-_FENCED_RETRY_SECONDS = 5
 # After which a client asks again for a session that is being moved.
 _MOVE_SECONDS = 2
 # Streams of unlimited duration that clients may have open.
@@ -77,6 +76,8 @@ class Session:
     ships: bool = False
     # Whether it stands still, because its node has no lease and another may take it over.
     fenced: bool = False
+    # Whether it must: a process that was stopped wakes up before it has frozen anything.
+    outlived: "Callable[[], bool]" = field(default=bool, repr=False)
     # The name of the node in that cluster, which is this one; it is not stored.
     node: str | None = None
     # What its turns may do, as it was at its creation.
@@ -313,11 +314,10 @@ class Session:
 
     def check_not_fenced(self) -> None:
         """Raises ClusterUnavailableError while it stands still because its node has no lease."""
-        if self.fenced:
+        if self.fenced or (self.recovers and self.place and self.outlived()):
             raise ClusterUnavailableError(
                 "the session stands still: its node does not reach the cluster's database, so"
-                " another node may take it over: try again",
-                retry_after=_FENCED_RETRY_SECONDS,
+                " another node may take it over: try again"
             )
 
     @contextmanager

@@ -199,6 +199,12 @@ def find_key(
     return None if row is None else str(row[0])
 
 
+def owner_of(connection: sqlite3.Connection, key: str) -> str | None:
+    """The owner of the session with that key."""
+    row = connection.execute("SELECT owner FROM sessions WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def ids(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
     """The ids of the sessions with these keys, by key, as far as there are such sessions."""
     rows = connection.execute(

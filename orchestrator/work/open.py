@@ -92,7 +92,7 @@ def open_work(
     captures = Captures(files, recorder, settings.state_dir / "evidence")
     tools = GovernedTerminals(tool_rules, keys, terminals, approvals, files, recorder)
     closers.push_async_callback(tools.close)
-    shells = Shells(keys, terminals, recorder)
+    shells = Shells(keys, rules.glass, terminals, recorder)
     closers.callback(shells.close)
     runs = ShellRuns(terminals, recorder, record.budgets)
     closers.push_async_callback(runs.close)

@@ -87,7 +87,7 @@ class Connection:
                 context=self.context,
                 local=server,  # finding it looks through all installed packages
             )
-            return Paddock(found.url, found.key)
+            return Paddock(found.url, found.token or found.key)
         except NoAddressError as error:
             status = Status.USAGE if error.listens else Status.UNREACHABLE
             raise Failure(error.what, error.remedy, status) from None

@@ -18,6 +18,7 @@ from paddock.cli.resources import (
     api_keys,
     approvals,
     audit,
+    break_glass,
     budgets,
     code,
     commands,
@@ -139,6 +140,7 @@ def build() -> TyperGroup:
     ):
         app.add_typer(several, name=name)
     owners.add_to(app)
+    break_glass.add_to(app)
     contexts.add_to(app)
     lifetimes.add_to(app)
     any_operation.add_to(app)

@@ -70,6 +70,7 @@ from paddock.contract.audit import (
     DenialGroup,
     IndexProgress,
 )
+from paddock.contract.break_glass import GlassAccess
 from paddock.contract.budget import Budget
 from paddock.contract.cluster import Node
 from paddock.contract.code import (
@@ -191,6 +192,7 @@ __all__ = [
     "GitChange",
     "GitError",
     "GitStatus",
+    "GlassAccess",
     "Hook",
     "HookDeliveries",
     "HookDelivery",

@@ -22,6 +22,7 @@ from paddock.client.nodes import Nodes, heard_of_node
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.owners import Owners
 from paddock.client.pool import Options, Pool
+from paddock.client.renewing import RenewedKey, address_of
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
@@ -33,7 +34,6 @@ from paddock.client.templates import Templates
 from paddock.client.transport import Transport
 from paddock.client.users import Users
 from paddock.client.volumes import Volumes
-from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup, IndexProgress
 from paddock.contract.explanations import Explanation
 from paddock.contract.system import Readiness
@@ -48,7 +48,7 @@ class _Client(Face[F]):
     def __init__(
         self,
         url: str | None = None,
-        key: str | None = None,
+        key: str | RenewedKey | None = None,
         *,
         context: str | None = None,
         timeout: float = 30.0,
@@ -58,10 +58,8 @@ class _Client(Face[F]):
         ssl: SSLContext | None = None,
     ) -> None:
         options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
-        if url is None or key is None:
-            found = find_address(url, key, context=context)
-            url, key = found.url, found.key
-        link = Link(Transport(Pool(url, options), key), self._thread())
+        place, credential = address_of(url, key, context)
+        link = Link(Transport(Pool(place, options), credential), self._thread())
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
@@ -266,7 +264,8 @@ class Paddock(_Client[Async]):
 
     Args:
         url: of the control plane, without `/api`.
-        key: an API key, or a session's handle, which may do that session's work only.
+        key: an API key, or a session's handle, which may do that session's work only; or a
+            token that is renewed (`RenewedKey`), as that of a context is.
         context: a context of `paddock login`, whose address and key are used.
         timeout: seconds for an answer. Commands, transfers and the engine's work have limits
             of their own.

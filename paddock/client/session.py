@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from paddock.client.answers import read, read_items
 from paddock.client.audit import Audit
+from paddock.client.break_glass import BreakGlass
 from paddock.client.code import CodeContexts, SessionCode
 from paddock.client.commands import SessionCommands
 from paddock.client.consume import Consume
@@ -67,6 +68,7 @@ class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawnin
         self.processes: Processes[F] = Processes(link, self._path)
         self.code_contexts: CodeContexts[F] = CodeContexts(link, self._path)
         self.egress: Egress[F] = Egress(link, self._path)
+        self.break_glass: BreakGlass[F] = BreakGlass(link, self._path)
         self.consume: Consume[F] = Consume(link, self._path)
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 import aiohttp
@@ -25,6 +25,7 @@ from paddock.client.answers import (
 from paddock.client.http_messages import request_bytes
 from paddock.client.loop_thread import in_loop, on_loop
 from paddock.client.pool import Pool
+from paddock.client.renewing import RenewedKey, Renewing
 from paddock.client.sockets import CONNECT_SECONDS
 from paddock.client.sse import EventParser, ServerEvent
 from paddock.client.trace_context import trace_headers
@@ -40,6 +41,7 @@ _MOST_LEAN_BYTES = 256 * 1024
 # What a socket takes whole, so that an early answer is read.
 _MOST_BLOCKING_BYTES = 16 * 1024
 _LEAN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_CALLER = "/api/caller"
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
@@ -50,14 +52,27 @@ class Transport:
     OldServerError, and PaddockAPIError in the class of its code.
     """
 
-    def __init__(self, pool: Pool, credential: str) -> None:
-        # Text that an HTTP header can't contain is no credential, and must not get into an error's
-        # text.
-        if not credential or not credential.isascii() or not credential.isprintable():
-            raise ValueError("the key must be printable ASCII, and not empty")
+    def __init__(self, pool: Pool, credential: str | RenewedKey) -> None:
         self.pool = pool
         self.options = pool.options
-        self._headers = {"Authorization": f"Bearer {credential}"}
+        self._credential = credential
+        self._renewing: Renewing | None = None
+        if not isinstance(credential, str):
+            self._renewing = Renewing(credential, self._present)
+        self._fixed = _bearer(credential if isinstance(credential, str) else credential.key)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        """The credential as it is now."""
+        if isinstance(self._credential, str):
+            return self._fixed
+        return _bearer(self._credential.key)
+
+    async def _present(self) -> None:
+        """Shows the credential to the control plane."""
+        headers, seconds = {**self._headers}, self.options.timeout
+        with translated("GET", _CALLER):
+            await self._full("GET", _CALLER, None, seconds, headers, None)
 
     async def json(
         self,
@@ -80,19 +95,23 @@ class Transport:
         seconds = timeout or self.options.timeout
         if body is not None:
             data, headers = _as_json(body), {**(headers or {}), "Content-Type": "application/json"}
-        headers = {**self._headers, **trace_headers(), **(headers or {})}
+        given = {**trace_headers(), **(headers or {})}
         if not path.startswith("/"):
             raise errors.ArgumentError("a path begins with a slash")
         ask = self._lean if self._is_lean(method, data) else self._full
 
         async def once() -> dict[str, Any]:
             with translated(method, path):
-                answer = await ask(method, path, params, seconds, headers, data)
+                sent = {**self._headers, **given}
+                answer = await ask(method, path, params, seconds, sent, data)
             if 200 <= answer.http_status < 300 or answer.http_status in statuses:
                 return json_object(answer)
             raise refusal(answer, method, path)
 
-        return await self._retried(method, once)
+        if self._renewing is None:
+            return await self._retried(method, once)
+        async with self._renewing.used():
+            return await self._retried(method, once)
 
     def _is_lean(self, method: str, data: Any) -> bool:
         """Whether neither the connection nor the message needs aiohttp."""
@@ -155,10 +174,11 @@ class Transport:
         await on_loop()
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
-        options["headers"] = {**self._headers, **trace_headers(), **options.get("headers", {})}
+        given = {**trace_headers(), **options.get("headers", {})}
 
         async def once() -> aiohttp.ClientResponse:
             with translated(method, path):
+                options["headers"] = {**self._headers, **given}
                 response = await self._send(method, path, params, limit, options)
                 if 200 <= response.status < 300:
                     return response
@@ -166,8 +186,7 @@ class Transport:
                     answer = await read_answer(response)
             raise refusal(answer, method, path)
 
-        response = await self._retried(method, once)
-        async with response:
+        async with self._used(), await self._retried(method, once) as response:
             if response.content_type != content_type:
                 raise not_paddock(await read_answer(response))
             if heed is not None:
@@ -214,11 +233,17 @@ class Transport:
         http = self.pool.http()
         if http.connector is None:
             raise RuntimeError("this client is closed")
-        headers, connector = {**self._headers, **trace_headers()}, http.connector
-        async with connected(
-            url, path, headers, connector, _SILENCE_SECONDS, protocol, most_bytes
-        ) as socket:
-            yield socket
+        connector = http.connector
+        async with self._used():
+            headers = {**self._headers, **trace_headers()}
+            async with connected(
+                url, path, headers, connector, _SILENCE_SECONDS, protocol, most_bytes
+            ) as socket:
+                yield socket
+
+    def _used(self) -> AbstractAsyncContextManager[None]:
+        """A credential that expires is renewed meanwhile."""
+        return nullcontext() if self._renewing is None else self._renewing.used()
 
     async def _send(
         self,
@@ -254,6 +279,14 @@ class Transport:
                     raise
             await on_loop()
             await asyncio.sleep(delay)
+
+
+def _bearer(credential: str) -> dict[str, str]:
+    # Text that an HTTP header can't contain is no credential, and must not get into an error's
+    # text.
+    if not credential or not credential.isascii() or not credential.isprintable():
+        raise ValueError("the key must be printable ASCII, and not empty")
+    return {"Authorization": f"Bearer {credential}"}
 
 
 def _as_json(body: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from paddock.connect.contexts import CONTEXT_VARIABLE, load_contexts
 from paddock.connect.errors import NoAddressError
-from paddock.connect.renewal import renewed
+from paddock.connect.renewal import ContextToken
 
 URL_VARIABLE = "PADDOCK_URL"
 KEY_VARIABLE = "PADDOCK_KEY"
@@ -36,10 +36,11 @@ class Local(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A control plane's URL, and the key for it."""
+    """A control plane's URL, and the key for it. `token`: the key, if it is renewed."""
 
     url: str
     key: str = field(repr=False)
+    token: ContextToken | None = None
 
 
 def find_address(
@@ -63,7 +64,7 @@ def find_address(
     asked = key if key is not None else None if key_file is None else key_in(key_file)
     if context is not None and url is None:
         chosen = load_contexts().named(context)
-        return Address(chosen.url, renewed(context) if asked is None else asked)
+        return _of_context(context, chosen.url) if asked is None else Address(chosen.url, asked)
     if asked is None:
         asked = os.environ.get(KEY_VARIABLE) or None
     named = url if url is not None else os.environ.get(URL_VARIABLE) or None
@@ -72,11 +73,11 @@ def find_address(
         name = os.environ.get(CONTEXT_VARIABLE) or contexts.current
         if name is not None:
             chosen = contexts.named(name)
-            return Address(chosen.url, renewed(name) if asked is None else asked)
+            return _of_context(name, chosen.url) if asked is None else Address(chosen.url, asked)
     if named is not None and asked is not None:
         return Address(named, asked)
     if named is not None and (known := load_contexts().name_of_url(named)) is not None:
-        return Address(named, renewed(known))
+        return _of_context(known, named)
     here = _Installed() if local is None else local()
     place = here.find_url() if named is None else named
     if asked is not None:
@@ -85,6 +86,11 @@ def find_address(
     if named is None:
         here.check_announced()
     return Address(place, found if isinstance(found, str) else key_in(found))
+
+
+def _of_context(name: str, url: str) -> Address:
+    token = ContextToken(name)
+    return Address(url, token.key, None if token.due == float("inf") else token)
 
 
 def key_in(file: Path) -> str:

@@ -15,23 +15,47 @@ from paddock.connect.errors import NoAddressError
 _EARLY_SECONDS = 30.0
 
 
-def renewed(name: str) -> str:
-    """The key or token of a context, which is replaced and stored if it is about to expire.
+class ContextToken:
+    """The token of a context, for a client that works for longer than it is valid."""
+
+    def __init__(self, name: str) -> None:
+        """Renews it first, if that is due. Raises: NoAddressError."""
+        self._name = name
+        self._known = renewed(name)
+
+    @property
+    def key(self) -> str:
+        """The token as it is now."""
+        return self._known.key
+
+    @property
+    def due(self) -> float:
+        """When it must be renewed, in seconds since 1970; infinity: never."""
+        renewal = self._known.renewal
+        return float("inf") if renewal is None else renewal.until - _EARLY_SECONDS
+
+    def renew(self) -> None:
+        """Renews it, unless another program has. Raises: NoAddressError."""
+        self._known = renewed(self._name)
+
+
+def renewed(name: str) -> Context:
+    """The context, whose token is replaced and stored if it is about to expire.
 
     Raises: NoAddressError if its user must sign in again.
     """
     known = load_contexts().named(name)
     if not _is_due(known):
-        return known.key
+        return known
     # A refresh token may be used once, whatever runs beside this.
     with _alone():
         contexts = load_contexts()
         context = contexts.named(name)
         if context.renewal is None or not _is_due(context):
-            return context.key
+            return context
         fresh = _asked(context, context.renewal)
         save_contexts(replace(contexts, by_name={**contexts.by_name, name: fresh}))
-        return fresh.key
+        return fresh
 
 
 def context_of(url: str, answer: dict[str, Any], renewal: Renewal) -> Context:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.base import WORDS, Count, Model, Time, example
+from paddock.contract.break_glass import GLASS_ACCESS, GlassAccess
 from paddock.contract.policies import EXAMPLE as POLICY
 from paddock.contract.policies import SessionPolicy
 from paddock.contract.sessions import EXAMPLE, Session
@@ -51,6 +52,7 @@ _INSPECTED = {
     "runtime": "runc",
     "own_link": None,
     "facilities": [FACILITY],
+    "break_glass": [GLASS_ACCESS],
 }
 
 
@@ -159,4 +161,9 @@ class InspectedSession(Session):
     facilities: list[FacilityMeans] | None = Field(
         default=None,
         description="By what means its sandbox enforces its level; null without a sandbox.",
+    )
+    break_glass: list[GlassAccess] = Field(
+        default=[],
+        description="The admins who have opened access to its content. An admin who needs that and "
+        "has not sees no `commands`, `processes`, `usage` and `denials`.",
     )

@@ -37,6 +37,10 @@ SCOPES: Mapping[str, Scope] = {
         "change_settings pause_session resume_session refine_session set_episode rotate_handle "
         "report_usage",
     ),
+    "break-glass": _scope(
+        "Open access to the content of other keys' sessions, where admins need that.",
+        "open_break_glass close_break_glass",
+    ),
     "sessions:end": _scope(
         "Interrupt, complete and end sessions.",
         "interrupt_session complete_session abort_session close_session",

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from paddock.contract.base import Model, Time, example
+from paddock.contract.base import WORDS, Model, Time, example
+from paddock.contract.fields import PageSize
 from paddock.contract.keys import Role
-from paddock.contract.requests import Body
+from paddock.contract.requests import Body, Query
 
 _OFFER: dict[str, Any] = {
     "name": "corp",
@@ -29,6 +30,7 @@ _USER: dict[str, Any] = {
     "until": "2030-01-31T09:00:00.000000Z",
     "handles_until": "2030-01-31T21:00:00.000000Z",
     "signed_in": True,
+    "node": None,
 }
 
 
@@ -106,6 +108,30 @@ class SignInTokens(Model):
     role: Role
 
 
+class Caller(Model):
+    """The key or user whose credential was sent."""
+
+    model_config = example(
+        {
+            "name": "alice@corp",
+            "role": "operator",
+            "owner": None,
+            "scopes": None,
+            "max_level": "medium",
+            "expires_at": "2030-01-31T09:00:00.000000Z",
+        }
+    )
+
+    name: str
+    role: Annotated[Role, WORDS]
+    owner: str | None = Field(
+        description="Whose sessions a viewer reads; null for a viewer: all sessions."
+    )
+    scopes: list[str] | None = Field(description="Null: everything that the role may do.")
+    max_level: str | None = Field(description="The highest level of its sessions.")
+    expires_at: Time | None = Field(description="When the credential expires.")
+
+
 class User(Model):
     """A user who has signed in here. Handles of their sessions hold until `handles_until`."""
 
@@ -117,12 +143,21 @@ class User(Model):
     until: Time
     handles_until: Time
     signed_in: bool
+    node: str | None = Field(description="The node of a cluster that says so.")
+
+
+class UserListQuery(Query):
+    """Which page of the users."""
+
+    cursor: Annotated[str, Field(max_length=128)] | None = None
+    limit: PageSize = 100
 
 
 class UserList(Model):
-    """The users by name."""
+    """A page of the users by name. A gateway has a user once for each node that knows them."""
 
-    model_config = example({"items": [_USER], "next": None})
+    model_config = example({"items": [_USER], "next": None, "missing": []})
 
     items: list[User]
-    next: None
+    next: str | None = Field(description="The `cursor` of the next page; null: there is none.")
+    missing: list[str] = Field(description="Nodes of a cluster that did not answer.")

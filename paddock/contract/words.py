@@ -54,6 +54,7 @@ HookEvent = Literal[
     "approval.requested",
     "budget.exceeded",
     "context.miss",
+    "access.break_glass",
 ]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 HOOK_URL = 2048  # characters of a hook's URL

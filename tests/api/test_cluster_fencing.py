@@ -1,5 +1,6 @@
 """Sessions that others may take over stand still while their node has no lease."""
 
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from orchestrator.cluster import fence
 from orchestrator.cluster.fence import FENCE_SECONDS
 from orchestrator.ground.errors import ClusterUnavailableError, PaddockError
 from orchestrator.host.engine.base import ContainerState
@@ -97,6 +99,46 @@ def test_it_stands_still_and_refuses_work_until_the_lease_is_back(node: NodeRest
     wait_until(node, session, stands_still=False)
     node.run(use(node, session))
     assert operations(node, session)[-2:] == ["session.fenced", "session.unfenced"]
+
+
+def test_what_wakes_up_refuses_work_before_anything_is_frozen(node: NodeRestarts) -> None:
+    """As a process that was stopped: a request comes first, and the end of the lease was unseen."""
+    session, other = create(node), create(node, "b", None)
+
+    async def woken() -> None:
+        node.cluster.silent_seconds = LONG_AGO
+        other.check_open()
+        assert not session.fenced
+        with pytest.raises(ClusterUnavailableError, match="stands still"):
+            session.check_open()
+
+    node.run(woken())
+    get_lease(node)
+    node.run(until(lambda: not session.fenced))
+    node.run(use(node, session))
+
+
+def test_a_fence_that_closed_unseen_is_closed_until_the_places_are_compared(
+    node: NodeRestarts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renewal after the wake-up is heard of first; the place is another node's by then."""
+    session = create(node)
+    node.cluster.renew(5.0)
+    turns = itertools.count()
+    node.run(until(lambda: next(turns) > 10))  # it is seen
+    monkeypatch.setattr(fence, "FENCE_SECONDS", 4.0)
+    placed = node.cluster.places[session.key]
+    placed.node, placed.number = "two", placed.number + 1
+
+    async def woken() -> None:
+        node.cluster.renew()
+        with pytest.raises(ClusterUnavailableError, match="stands still"):
+            session.check_open()
+
+    node.run(woken())
+    node.run(until(lambda: not session.live))
+    assert session.termination is not None
+    assert session.termination.rationale_code is Rationale.MOVED
 
 
 def test_an_end_does_not_wait_for_the_lease_and_nothing_is_thawed_for_it(

@@ -24,7 +24,8 @@ METRICS = "pdk_key-of-the-monitoring"
 
 # Every operation is listed on purpose, so that a new one must be assigned to an access.
 DECLARED = {
-    Access.OPEN: "healthz readyz list_issuers redeem_sign_in",
+    Access.OPEN: "healthz readyz list_issuers redeem_sign_in end_sign_in",
+    Access.SELF: "show_caller",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_ports read_output list_code_contexts "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
@@ -54,7 +55,7 @@ DECLARED = {
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
-    Access.ADMIN: "archive_audit reindex_audit list_archives "
+    Access.ADMIN: "open_break_glass close_break_glass archive_audit reindex_audit list_archives "
     "show_retention export_owner erase_owner "
     "list_keys create_key revoke_key rotate_key "
     "list_users revoke_user "
@@ -62,7 +63,7 @@ DECLARED = {
     Access.METRICS: "metrics",
 }
 _MISSING = {
-    "redeem_sign_in",
+    *("redeem_sign_in", "end_sign_in"),
     *("show_pack", "read_shell", "show_volume", "show_snapshot"),
     *("show_template", "build_template"),
 }
@@ -93,7 +94,7 @@ def test_viewers_and_metrics_change_nothing() -> None:
         if Role.VIEWER in ROLES[operation.access] and operation.access is not Access.OPEN:
             assert operation.method == "GET" or operation.id == "explain_policy"
         if Role.METRICS in ROLES[operation.access] and operation.access is not Access.OPEN:
-            assert operation.path == "/metrics"
+            assert operation.path in ("/metrics", "/api/caller")
 
 
 def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]]:
@@ -106,7 +107,7 @@ def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"
     if operation.upload:
-        return path, {"data": b"x"}
+        return path, {"data": b"logout_token=x"}
     if operation.body is None:
         return path, {}
     examples = dict(operation.examples)

@@ -416,6 +416,8 @@ class NodePart:
             if cluster.names.get(body["id"], (None, ""))[1] == self._node:
                 del cluster.names[body["id"]]
             return
+        if kind is Kind.USER_END:
+            return
         if kind is Kind.ARRIVED:
             cluster.moves.pop(body["session_key"], None)
             return

@@ -20,6 +20,8 @@ COMMANDS = {
     "interrupt_session": "sessions interrupt",
     "rotate_handle": "sessions handle",
     "set_episode": "sessions episode",
+    "open_break_glass": "break-glass",
+    "close_break_glass": "break-glass",
     "show_budget": "budget",
     "report_usage": "usage",
     "show_settings": "settings",
@@ -182,6 +184,8 @@ FOR_PROGRAMS = {
     "end_conversation": "`mcp` ends its session instead",
     "healthz": "a probe's; `ready` says more",
     "redeem_sign_in": "the console's own page, which has the code in its address",
+    "end_sign_in": "an issuer's, when a user has signed out there",
+    "show_caller": "a gateway's, which asks nodes who a user is",
     "create_ticket": "a page's, which can send no credential with a WebSocket",
 }
 

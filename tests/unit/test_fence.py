@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cluster.copies import LOST_SECONDS
-from orchestrator.cluster.fence import FENCE_SECONDS, decide
+from orchestrator.cluster.fence import FENCE_SECONDS, decide, passed_over
 from orchestrator.cluster.postgres.lease import LEASE_SECONDS, RENEWAL_SECONDS
 
 seconds = st.floats(0, 600, allow_nan=False)
@@ -70,3 +70,13 @@ def test_a_node_that_never_had_a_lease_or_whose_clock_went_back_is_closed() -> N
     assert decide(float("-inf"), 5.0).closed
     assert decide(10.0, 9.9).closed
     assert not decide(10.0, 10.0).closed
+
+
+@given(st.floats(0, 1e6), st.floats(0, 600), st.floats(0, 30))
+def test_a_fence_that_nobody_saw_closing_is_known_by_the_next_renewal(
+    seen: float, silent: float, answered: float
+) -> None:
+    """A process that was stopped meanwhile hears of the next renewal first of all."""
+    sent = seen + silent
+    assert not decide(sent, sent + min(answered, 11.0)).closed
+    assert passed_over(seen, sent) is decide(seen, sent).closed

@@ -11,6 +11,7 @@ from api.shape.context import Context, Shared
 from api.shape.operation import Operation, operation
 from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import KeyRing
 from paddock.contract.requests import NoBody
 from paddock.contract.system import Health
@@ -61,7 +62,7 @@ async def test_an_operation_gets_its_services() -> None:
     services = Services([(Store, store), (Clock, clock)], [WIND])
     assert services.of_operation[WIND.id] == {"clock": clock, "store": store}
     assert services.of_stop[WIND.id] == {"clock": clock}
-    shared = Shared(nothing, nothing, nothing, services, KeyRing({}))
+    shared = Shared(nothing, nothing, nothing, services, KeyRing({}), BreakGlass(required=False))
     context = Context(shared, NOBODY, nothing, "id", {}, lambda: True)
     async with context.performing(WIND, {"name": "tower", "body": NoBody()}) as answer:
         assert answer == Health(status="ok")

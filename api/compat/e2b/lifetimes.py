@@ -18,7 +18,13 @@ from api.compat.e2b.times import keep_paused, lengthen, set_time
 from api.operations.files import list_files
 from api.operations.session_changes import pause_session, resume_session
 from api.operations.sessions import inspect_session
-from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
+from api.shape.context import Context
+from orchestrator.ground.errors import (
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+    ValidationError,
+)
 from orchestrator.state.session import Session
 from paddock.contract.files import ListQuery
 from paddock.contract.requests import NoBody
@@ -44,12 +50,13 @@ async def refresh(call: Call) -> web.Response:
 async def pause(call: Call) -> web.Response:
     """Freezes a sandbox, which keeps its memory. Raises: ConflictError if it is paused."""
     await call.body(AnyBody)
-    session = _live(call)
+    stopping = vars(pause_session)["operation"]
+    session = _live(call, call.context.of(stopping))
     if session.suspended:
         raise ConflictError(f"sandbox {session.id} is paused")
     await call.done(pause_session, body=NoBody())
     # It is paused even if it can't be kept for longer.
-    with suppress(ValidationError):
+    with suppress(ValidationError, PermissionDeniedError):
         await keep_paused(call, call.context)
     return views.nothing()
 
@@ -89,9 +96,9 @@ async def _woken(call: Call) -> bool:
     return paused or suspended
 
 
-def _live(call: Call) -> Session:
+def _live(call: Call, context: Context | None = None) -> Session:
     """The session. Raises: NotFoundError if it has ended."""
-    session = call.context.session()
+    session = (context or call.context).session()
     if not session.live:
         raise NotFoundError(f"sandbox {session.id} was not found: it has ended")
     return session

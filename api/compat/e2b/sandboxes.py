@@ -97,7 +97,10 @@ def found(call: Call, shown: Session) -> dict[str, Any]:
     holding = (each for each in known if by_handle(digest(each)) is not None)
     keys = call.plane.keys
     # A handle may do what the owner's key may, which may be more than the caller's scopes.
-    handed_out = covers(keys.scopes(call.context.principal), keys.scopes_of(shown.owner))
+    principal = call.context.principal
+    handed_out = covers(keys.scopes(principal), keys.scopes_of(shown.owner))
+    # Nor is it for an admin whose access ends before the handle.
+    handed_out = handed_out and not call.plane.glass.needed(principal, shown.owner)
     token = (next(holding, None) if handed_out else None) or credential(call.request)
     return views.created(shown, token, call.plane.previews)
 
@@ -121,7 +124,7 @@ async def show(call: Call) -> web.Response:
 
 async def kill(call: Call) -> web.Response:
     """Ends a sandbox and removes its files. Raises: NotFoundError, also if it has ended."""
-    session = call.context.session()
+    session = call.context.of(vars(close_session)["operation"]).session()
     lived = session.live
     await call.done(close_session, query=validated(CloseQuery, {"purge": "true"}))
     if not lived:

@@ -6,6 +6,7 @@ the keys at the end, in the order of the names, so that two nodes never wait for
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from orchestrator.cluster.base import Message
@@ -180,6 +181,15 @@ async def _freed(connection: DatabaseConnection, node: str, body: Body) -> None:
     await free(connection, node, body["id"])
 
 
+async def _user_end(connection: DatabaseConnection, node: str, body: Body) -> None:
+    await connection.execute(
+        "INSERT INTO user_ends (name, what, moment, version) VALUES ($1, $2, $3, 0)"
+        " ON CONFLICT (name, what) DO UPDATE SET moment = excluded.moment"
+        " WHERE excluded.moment > user_ends.moment",
+        *(body["name"], body["what"], datetime.fromisoformat(body["moment"])),
+    )
+
+
 _APPLICATIONS: Mapping[str, Application] = {
     Kind.CHANGED: _changed,
     Kind.REHANDLED: _rehandled,
@@ -189,4 +199,5 @@ _APPLICATIONS: Mapping[str, Application] = {
     Kind.SETTLED: _settled,
     Kind.ARRIVED: _arrived,
     Kind.FREED: _freed,
+    Kind.USER_END: _user_end,
 }

@@ -98,6 +98,9 @@ _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     OcsfKind(OcsfClass.ACCOUNT, 6, "Delete"): ("key.revoke",),
     OcsfKind(OcsfClass.ACCOUNT, 3, "Password Change"): ("key.rotate",),
     OcsfKind(OcsfClass.ACCOUNT, 5, "Disable"): ("user.revoke",),
+    OcsfKind(OcsfClass.AUTHENTICATION, 1, "Logon"): ("user.sign_in",),
+    OcsfKind(OcsfClass.AUTHENTICATION, 2, "Logoff"): ("user.sign_out",),
+    _CREATE._replace(severity=Severity.HIGH): ("access.break_glass",),
     _CREATE: (
         *("session.create", "session.spawn", "session.fork", "session.arrived"),
         *("hook.create", "volume.create", "template.start", "snapshot.start", "session.snapshot"),
@@ -117,7 +120,7 @@ _OF_KINDS: dict[OcsfKind, tuple[str, ...]] = {
     ),
     _DELETE: (
         *("session.close", "session.terminated", "hook.remove", "volume.remove"),
-        *("owner.erase", "owner.erased", "audit.erased"),
+        *("access.end", "owner.erase", "owner.erased", "audit.erased"),
         *("snapshot.remove", "secret.remove", "memory.remove", "world.delete"),
         *("proposal.rollback", "proposal.end"),
     ),

@@ -31,9 +31,16 @@ from orchestrator.operate.hooks.delivery_rows import (
     NewDelivery,
 )
 from orchestrator.operate.hooks.hook import Hook
-from orchestrator.operate.hooks.messages import body_of, delivery_id, messages_of, operations_for
+from orchestrator.operate.hooks.messages import (
+    body_of,
+    delivery_id,
+    messages_of,
+    operations_for,
+    without_content,
+)
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.query import owners as owners_of
 from orchestrator.record.audit.recorded_event import Recorded
 
 log = logging.getLogger(__name__)
@@ -67,8 +74,14 @@ class HookDeliveries:
         metrics: Metrics,
         refusal: Callable[[Hook], str | None],
         clock: WallClock,
+        *,
+        whole: bool = True,
     ) -> None:
-        """`refusal` returns why nothing may be sent to the hook at present, if so."""
+        """`refusal` returns why nothing may be sent to the hook at present, if so.
+
+        `whole`: it gets what sessions contain.
+        """
+        self._whole = whole
         self.hook = hook
         self.counts = DeliveryCounts(0, 0)
         self.rounds = Rounds(_ROUND_SECONDS)
@@ -129,14 +142,30 @@ class HookDeliveries:
 
     async def _enqueue(self, events: Sequence[Recorded]) -> None:
         keys = {event.session_key for event in events}
-        owners = await self._database.read(partial(hook_rows.owners, session_keys=keys))
+        owners = await self._database.read(partial(owners_of, session_keys=keys))
         messages = [
             outgoing
             for event in events
-            for outgoing in _outgoing(self.hook, event, owners.get(event.session_key))
+            for outgoing in self._outgoing(event, owners.get(event.session_key))
         ]
         self.counts = await self.queue.enqueue(events[-1].id, messages, self._clock.now())
         self._news.set()
+
+    def _outgoing(self, recorded: Recorded, owner: str | None) -> list[NewDelivery]:
+        hook = self.hook
+        try:
+            event = recorded.event
+        except ValueError:
+            log.error("hook %s: event %d of the record is damaged", hook.id, recorded.id)
+            return []
+        found = []
+        for each in messages_of(event, hook.events):
+            message = each if self._whole else without_content(each)
+            delivery = delivery_id(hook.id, recorded, message)
+            body = body_of(delivery, event, message, owner)
+            place = recorded.session_key, event["session_id"]
+            found.append(NewDelivery(delivery, *place, message.type, body))
+        return found
 
     # From the queue to the URL.
 
@@ -244,18 +273,3 @@ def pause(tries: int, chance: float) -> float:
 def kept_since() -> str:
     """The time before which deliveries were given up that are kept no longer."""
     return time_text(datetime.now(UTC) - KEPT)
-
-
-def _outgoing(hook: Hook, recorded: Recorded, owner: str | None) -> list[NewDelivery]:
-    try:
-        event = recorded.event
-    except ValueError:
-        log.error("hook %s: event %d of the record is damaged", hook.id, recorded.id)
-        return []
-    found = []
-    for message in messages_of(event, hook.events):
-        delivery = delivery_id(hook.id, recorded, message)
-        body = body_of(delivery, event, message, owner)
-        place = recorded.session_key, event["session_id"]
-        found.append(NewDelivery(delivery, *place, message.type, body))
-    return found

@@ -97,18 +97,6 @@ def unknown(connection: sqlite3.Connection, known: Collection[str]) -> list[str]
     return [hook_id for (hook_id,) in found if hook_id not in known]
 
 
-def owners(connection: sqlite3.Connection, session_keys: Collection[str]) -> dict[str, str]:
-    """The keys whose sessions these are."""
-    found: dict[str, str] = {}
-    for session_key in session_keys:
-        row = connection.execute(
-            "SELECT owner FROM sessions WHERE key = ?", (session_key,)
-        ).fetchone()
-        if row is not None:
-            found[session_key] = row[0]
-    return found
-
-
 def restored(
     hook_id: str,
     url: str,

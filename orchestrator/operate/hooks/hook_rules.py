@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.operate.hooks.hook import Hook, beneath
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal, Role
 from orchestrator.settings.operator_hooks import (
     OperatorHook,
@@ -32,8 +33,9 @@ class WantedHook(NamedTuple):
 class HookRules:
     """Admins' hooks send anywhere, about any session; the operator limits other keys' hooks."""
 
-    def __init__(self, keys: KeyRing, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, keys: KeyRing, prefixes: tuple[str, ...], glass: BreakGlass) -> None:
         """`prefixes` are the URLs to which hooks of other keys than admins' may send."""
+        self._glass = glass
         self._keys = keys
         self._prefixes = prefixes
 
@@ -57,6 +59,13 @@ class HookRules:
                 f"the operator does not permit hooks at this URL; permitted: {permitted}",
                 field="url",
             )
+
+    def is_whole(self, hook: Hook) -> bool:
+        """Whether its messages have what sessions contain.
+
+        Hooks that admins have added have not, where admins need break-glass access.
+        """
+        return hook.managed_by is not None or hook.configured or not self._glass.required
 
     def refusal(self, hook: Hook) -> str | None:
         """Why nothing may be sent to it now; None: it may. What permitted a hook may be gone."""

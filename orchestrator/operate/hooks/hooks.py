@@ -289,6 +289,7 @@ class Hooks:
             self._metrics,
             self._rules.refusal,
             self._clock,
+            whole=self._rules.is_whole(hook),
         )
         task = self._tasks.start(TaskName.HOOKS, deliveries.run, rounds=deliveries.rounds)
         self._running[hook.id] = _Running(deliveries, task)

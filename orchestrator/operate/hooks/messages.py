@@ -75,6 +75,16 @@ def _missed(event: Event) -> Members | None:
     return {"error": event["error"]}
 
 
+def _opened(event: Event) -> Members:
+    return {
+        **_some(event["args"], "break_glass", "reason", "seconds"),
+        **_some(event["result"], "key", "until"),
+    }
+
+
+# Members whose words come from inside a session.
+_FROM_INSIDE = ("error", "tag")
+
 # In the order in which messages of one event are sent.
 _SOURCES: dict[HookEvent, _Source] = {
     "session.created": _Source("session.create", _created),
@@ -82,6 +92,7 @@ _SOURCES: dict[HookEvent, _Source] = {
     "approval.requested": _Source("approval.request", _requested),
     "budget.exceeded": _Source("budget.exceeded", _exceeded),
     "context.miss": _Source("session.terminated", _missed),
+    "access.break_glass": _Source("access.break_glass", _opened),
     "session.closed": _Source("session.terminated", _closed),
 }
 assert set(_SOURCES) == set(HOOK_EVENTS)  # noqa: S101 - at import
@@ -103,6 +114,15 @@ def messages_of(event: Event, wanted: Iterable[HookEvent]) -> Iterator[HookMessa
         data = tell(event)
         if data is not None:
             yield HookMessage(name, data)
+
+
+def without_content(message: HookMessage) -> HookMessage:
+    """The message without words from inside its session.
+
+    The line of an approval stays: it is for whoever may decide about it.
+    """
+    data = {name: value for name, value in message.data.items() if name not in _FROM_INSIDE}
+    return message._replace(data=data)
 
 
 def delivery_id(hook_id: str, event: Recorded, message: HookMessage) -> str:

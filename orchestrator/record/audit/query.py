@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -128,6 +128,18 @@ async def recorded(
 async def events(database: Database, session_key: str, **wanted: Any) -> list[Event]:
     """The events of a page, for chains in which one page contains all matches."""
     return (await page(database, session_key, **wanted)).items
+
+
+def owners(connection: sqlite3.Connection, session_keys: Collection[str]) -> dict[str, str]:
+    """The keys whose sessions these are."""
+    found: dict[str, str] = {}
+    for session_key in session_keys:
+        row = connection.execute(
+            "SELECT owner FROM sessions WHERE key = ?", (session_key,)
+        ).fetchone()
+        if row is not None:
+            found[session_key] = row[0]
+    return found
 
 
 def of_operation(operation: str) -> str:

@@ -12,6 +12,8 @@ RECORDED = "session_key, id, seq, time, operation, body, prev_hash, hash"
 SELECT_RECORDED = f"SELECT {RECORDED} FROM events"  # noqa: S608 - ours
 # Readers need not know that an event was erased.
 ERASED: Event = {"args": {}, "result": None, "error": None}
+# What says that somebody has had access to a session is no content of it.
+_ACCESS = "access."
 _ESCAPED = re.compile(r"[^ -~]+")
 
 
@@ -52,6 +54,21 @@ class Recorded:
         if not text.isascii() or "\n" in text or "\r" in text:
             text = _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
         return f'{text[:-1]},"prev_hash":"{self.prev_hash}","hash":"{self.hash}"}}'
+
+    @cached_property
+    def veiled_line(self) -> str:
+        """The same without what the session contains."""
+        return json.dumps(veiled(self.event), separators=(",", ":"))
+
+
+def veiled(event: Event) -> Event:
+    """The event without what its session contains: what happened, when, and by whom.
+
+    Without the salt, nobody finds the content by trying.
+    """
+    if event["operation"].startswith(_ACCESS):
+        return event
+    return {name: value for name, value in event.items() if name not in ("salt", DIGEST)} | ERASED
 
 
 def full_event(text: str, prev_hash: str, event_hash: str) -> Event:

@@ -17,6 +17,7 @@ from orchestrator.record.audit.record_room import RecordRoom, charging
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.refusals import Marks, Refusals
 from orchestrator.record.audit.secret_cutting import SecretCutting
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
@@ -28,9 +29,11 @@ log = logging.getLogger(__name__)
 # output.
 TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
-_LAST = "session.terminated"
+_COMMAND, _LAST = "command.start", "session.terminated"
 # Who asked an agent for what it reports.
 ASKED_BY = "asked_by"
+# The access by which an admin did it.
+BY_GLASS = "break_glass"
 _OWN_ACTORS = ("system", "agent")
 # Operations that count as use of a session and restart its idle time-out.
 _ACTIVITY = (
@@ -51,8 +54,13 @@ class Recorder:
         metrics: Metrics,
         room: RecordRoom | None = None,
         marks: Marks | None = None,
+        glass: BreakGlass | None = None,
     ) -> None:
-        """`room` None: there is always room. `marks`: see `Refusals`."""
+        """`room` None: there is always room. `marks`: see `Refusals`.
+
+        `glass` knows by which access admins do what they do; None: they need none.
+        """
+        self._glass = glass
         self._ledger = ledger
         self._metrics = metrics
         self._room = room
@@ -118,6 +126,7 @@ class Recorder:
         left = await self._refusals.end(session) if operation == _LAST else None
         if left is not None and left.number:
             draft = draft._replace(args={**draft.args, "untold_refusals": left.number})
+        draft = self._by_glass(session, draft)
         with part("commit"):
             recorded = await self._ledger.append(_completed(session, draft, names), effect)
         if left is not None:
@@ -128,6 +137,25 @@ class Recorder:
             session.last_activity_at = max(session.last_activity_at, recorded.time)
         self.count(session, recorded.bytes, operation)
         return recorded
+
+    def _by_glass(self, session: Session, draft: EventDraft) -> EventDraft:
+        """The draft, marked if an admin causes the event by an access to the session.
+
+        What a command does is marked like its start, also when the access has ended.
+        """
+        if self._glass is None or not self._glass.required:
+            return draft
+        access = self._glass.get(session.key, draft.made.args.get(ASKED_BY, draft.actor))
+        command = session.commands.get(draft.command_id or "")
+        used = None if access is None else access.id
+        if command is not None and draft.operation == _COMMAND:
+            command.access = used
+        elif command is not None and draft.source == "agent":
+            used = command.access
+        if used is None:
+            return draft
+        made = draft.made._replace(args={**draft.made.args, BY_GLASS: used})
+        return draft._replace(made=made)
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:
         """Adds the size of an event or of evidence to what is kept for the session.
@@ -206,9 +234,12 @@ class Recorder:
             self._room.add(owner, recorded.bytes)
         return recorded
 
-    async def record_system(self, draft: EventDraft) -> Recorded:
-        """Records an event that concerns no single session. Raises: AuditUnavailableError."""
-        return await self._ledger.append(_named(draft))
+    async def record_system(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
+        """Records an event that concerns no single session; `effect` commits with it.
+
+        Raises: AuditUnavailableError.
+        """
+        return await self._ledger.append(_named(draft), effect)
 
 
 def _named(draft: EventDraft) -> EventDraft:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from orchestrator.record.audit.recorded_event import full_event
+from orchestrator.record.audit.recorded_event import full_event, veiled
 from orchestrator.record.search_index.search_index import SearchIndex
 from orchestrator.record.search_index.spans import ids_of_time
 from paddock.audit.chain import Event
@@ -31,6 +31,7 @@ _OF_SESSION = (
 )
 # Looked up for each event: a list of the owner's sessions would be made for each slice.
 _OWNED = "(SELECT owner FROM sessions WHERE key = session_key) = :{}"
+_OWNER = "(SELECT owner FROM sessions WHERE key = session_key)"
 _INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
 _CHAIN = f"SELECT id FROM events WHERE session_key = ({_OF_SESSION}) ORDER BY seq"  # noqa: S608
 _MOST_ID = 2**63 - 1
@@ -42,7 +43,8 @@ class Search:
 
     `session` is an id, `owner` the name of a key, `visible_to` the key whose sessions the caller
     may see. `text` is searched in the whole event, ignoring the case of ASCII letters. Times are
-    RFC 3339 in UTC with microseconds, both inclusive.
+    RFC 3339 in UTC with microseconds, both inclusive. `whole_for` is no condition: events of other
+    owners' sessions are found without what these contain; None: all are whole.
     """
 
     session: str | None = None
@@ -56,6 +58,7 @@ class Search:
     text: str | None = None
     since: str | None = None
     until: str | None = None
+    whole_for: str | None = None
 
 
 class Found(NamedTuple):
@@ -85,10 +88,14 @@ class _Bounds(NamedTuple):
     slice: int
 
 
+# Its id, text and hashes, its chain's incarnation, and the owner of its session.
+_Row = tuple[int, str, str, str, int | None, str | None]
+
+
 class _Slice(NamedTuple):
     """Rows that were found, how many were examined, and the id up to which to go on (None: end)."""
 
-    rows: list[tuple[int, str, str, str, int | None]]
+    rows: list[_Row]
     examined: int
     last: int | None
 
@@ -110,7 +117,7 @@ async def search(
     """Events with a lower `id` than `before`, newest first. Raises: StoreError."""
     await index.reach()
     last: int | None = _MOST_ID if before is None else before - 1
-    rows: list[tuple[int, str, str, str, int | None]] = []
+    rows: list[_Row] = []
     examined = 0
     while last is not None and len(rows) < limit and examined < MOST_EXAMINED:
         bounds = _Bounds(limit - len(rows), min(SLICE, MOST_EXAMINED - examined))
@@ -119,7 +126,9 @@ async def search(
         examined += part.examined
         last = part.last
     archived = await index.browse(lambda connection: _archived(connection, wanted))
-    return Found(list(_readable(rows)), None if last is None else last + 1, archived)
+    return Found(
+        list(_readable(rows, wanted.whole_for)), None if last is None else last + 1, archived
+    )
 
 
 def _slice(wanted: Search, last: int, bounds: _Bounds, connection: sqlite3.Connection) -> _Slice:
@@ -149,7 +158,7 @@ def _examine(
     # The candidates come one by one, newest first, until a page is found: a cross join keeps their
     # order, and an ORDER BY of its own would have all of them read and sorted.
     rows = connection.execute(
-        f"SELECT events.id, body, prev_hash, hash, {_INCARNATION}"  # noqa: S608
+        f"SELECT events.id, body, prev_hash, hash, {_INCARNATION}, {_OWNER}"  # noqa: S608
         f" FROM ({candidates.sql}) AS entry CROSS JOIN events USING (id)"
         f" WHERE {filters or 'true'} LIMIT :most",
         values,
@@ -208,14 +217,17 @@ def _of_incarnation(connection: sqlite3.Connection, wanted: Search, last: int) -
     return (1, 0) if first is None else (first[0], min(newest[0], last))
 
 
-def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
+def _readable(rows: list[_Row], whole_for: str | None) -> Iterator[Event]:
     """The events without corrupted ones, which verification finds.
 
     Those of earlier versions get the incarnation of their chain.
     """
-    for _, text, prev_hash, event_hash, incarnation in rows:
+    for _, text, prev_hash, event_hash, incarnation, owner in rows:
         with suppress(ValueError):
-            yield {"incarnation": incarnation} | full_event(text, prev_hash, event_hash)
+            event = {"incarnation": incarnation} | full_event(text, prev_hash, event_hash)
+            of_session = event["session_id"] is not None
+            others = whole_for is not None and of_session and owner != whole_for
+            yield veiled(event) if others else event
 
 
 def _archived(connection: sqlite3.Connection, wanted: Search) -> int:

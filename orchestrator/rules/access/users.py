@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from orchestrator.rules.access.keys import USER_MARK, Principal
+from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.user_ends import UserEnd, UserEnds, issuer_of
 
 # Tokens that were verified, at 300 bytes each; one that is forgotten is verified again.
 MOST_TOKENS = 16_384
@@ -50,9 +51,7 @@ class SignedInUsers:
         # In order of use.
         self._tokens: OrderedDict[str, _Token] = OrderedDict()
         self._users: OrderedDict[str, SignedIn] = OrderedDict()
-        # By a user's name, or by the mark and an issuer's name: tokens and handles from before that
-        # moment are not valid.
-        self.left: dict[str, datetime] = {}
+        self._ends = UserEnds()
         self._moments: list[datetime] = []
         self._listeners: list[Callable[[], None]] = []
 
@@ -95,9 +94,18 @@ class SignedInUsers:
         principal = replace(user.principal, expires_at=user.until, sha256=_OF_USER + name)
         self._users[name] = replace(user, principal=principal)
 
-    def leave(self, name: str, moment: datetime) -> None:
-        """From now on, nothing from before that moment is valid; the name may be an issuer's."""
-        self.left[name] = max(moment, self.left.get(name, moment))
+    def leave(self, end: UserEnd) -> bool:
+        """From now on, nothing is valid that it ends; returns whether that is news."""
+        return self._ends.add(end)
+
+    def has_left(self, user: SignedIn) -> bool:
+        """Whether the user has left, or signed out, since that token was issued."""
+        return user.issued_at <= self._ends.of_tokens(user.principal.name)
+
+    def has_signed_in(self, name: str) -> bool:
+        """Whether any token of the user is valid."""
+        user = self._users.get(name)
+        return user is not None and user.until > self._clock() and not self.has_left(user)
 
     def end(self, name: str) -> None:
         """The issuer vouches for the user no more, or no rule permits them: handles end, too."""
@@ -110,7 +118,7 @@ class SignedInUsers:
         self._tokens.clear()
         now = self._clock()
         for name, user in list(self._users.items()):
-            if _issuer_of(name) not in issuers:
+            if issuer_of(name) not in issuers:
                 self.end(name)
             elif user.until > now:
                 self._put(replace(user, until=now))
@@ -119,7 +127,7 @@ class SignedInUsers:
         """The user whose token has that digest; None for an unknown one, or of one who left."""
         token = self._tokens.get(sha256)
         user = None if token is None else self._users.get(token.name)
-        if token is None or user is None or token.issued_at <= self._not_before(token.name):
+        if token is None or user is None or token.issued_at <= self._ends.of_tokens(token.name):
             return None
         self._tokens.move_to_end(sha256)
         return replace(user.principal, expires_at=token.until)
@@ -127,16 +135,14 @@ class SignedInUsers:
     def current(self, sha256: str) -> Principal | None:
         """The user as they are now, by the `sha256` of their principal."""
         user = self._users.get(sha256.removeprefix(_OF_USER)) if sha256 else None
-        if user is None or user.issued_at <= self._not_before(user.principal.name):
-            return None
-        return user.principal
+        return None if user is None or self.has_left(user) else user.principal
 
     def named(self, name: str) -> Principal | None:
         """The user with that name. Whoever has left is as if their tokens had expired then."""
         user = self._users.get(name)
         if user is None:
             return None
-        left = self._not_before(name)
+        left = self._ends.of_tokens(name)
         if user.issued_at <= left:
             return replace(user.principal, expires_at=min(left, user.until))
         return user.principal
@@ -146,7 +152,7 @@ class SignedInUsers:
 
         They end for good when their user leaves, and for a while when no token is valid for long.
         """
-        if since <= self._not_before(owner):
+        if since <= self._ends.of_handles(owner):
             return False
         user = self._users.get(owner)
         # Whoever has a session had signed in when it began, perhaps on another machine.
@@ -162,15 +168,10 @@ class SignedInUsers:
             heapq.heappop(self._moments)
         return self._moments[0] if self._moments else None
 
-    @property
-    def all(self) -> list[SignedIn]:
-        """The users by name."""
-        return [self._users[name] for name in sorted(self._users)]
-
-    def _not_before(self, name: str) -> datetime:
-        never = datetime.min.replace(tzinfo=UTC)
-        issuer = USER_MARK + _issuer_of(name)
-        return max(self.left.get(name, never), self.left.get(issuer, never))
+    def page(self, after: str, most: int) -> list[SignedIn]:
+        """The users by name, from the one after that name on."""
+        names = heapq.nsmallest(most, (name for name in self._users if name > after))
+        return [self._users[name] for name in names]
 
 
 def is_user_token(text: str) -> bool:
@@ -181,7 +182,3 @@ def is_user_token(text: str) -> bool:
 def _moments(user: SignedIn) -> tuple[datetime, datetime]:
     """When tokens and handles expire."""
     return user.until, user.until + user.holds
-
-
-def _issuer_of(name: str) -> str:
-    return name.rpartition(USER_MARK)[2]

@@ -73,7 +73,7 @@ class ClaimRule(BaseModel):
     def principal(self, name: str) -> Principal:
         """The user with that name. Raises: ValueError that names the member."""
         members = dict(self.__pydantic_extra__ or {})
-        for own in ("name", "sha256", "expires_at"):
+        for own in ("name", "sha256", "expires_at", "old_sha256", "old_until"):
             if own in members:
                 raise ValueError(f"{own}: no such field: it comes from the token")
         found = parse_key({**members, "name": "user"})
@@ -83,6 +83,7 @@ class ClaimRule(BaseModel):
             owner=found.owner,
             limits=found.limits,
             bounds=found.bounds,
+            scopes=found.scopes,
         )
 
     def matches(self, claims: dict[str, Any]) -> bool:
@@ -123,6 +124,8 @@ class IssuerTerms(_Terms):
     max_token_seconds: Annotated[int, Field(ge=60, le=7 * 86_400)] = 86_400
     # How long handles of a user's sessions outlast the last token.
     handles_hold_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 43_200
+    # The issuer tells us when a user has signed out there.
+    backchannel_logout: bool = False
     rules: Annotated[list[ClaimRule], Field(max_length=256)] = []
 
     @model_validator(mode="after")
@@ -132,6 +135,8 @@ class IssuerTerms(_Terms):
                 'audience is the client_id, which is whom ID tokens are for: set token = "id", or '
                 "the audience of access tokens"
             )
+        if self.backchannel_logout and self.user != "sub":
+            raise ValueError('backchannel_logout needs user = "sub", all that logout tokens name')
         return self
 
     @property

@@ -18,7 +18,7 @@ from orchestrator.rules.oidc.token_claims import (
     header_of,
     verified,
 )
-from orchestrator.rules.oidc.verification import unavailable
+from orchestrator.rules.oidc.verification import Refused, unavailable
 
 _AGAIN = "the sign-in can't be completed: begin again"
 
@@ -33,7 +33,7 @@ class Redeemed(NamedTuple):
 
 
 async def redeem(
-    issuer: IssuerKeys, form: Mapping[str, str], nonce: str | None, now: float
+    issuer: IssuerKeys, form: Mapping[str, str], nonce: str | None, now: float, refused: Refused
 ) -> Redeemed:
     """What the issuer gives for the form, to which what concerns the client is added.
 
@@ -57,10 +57,10 @@ async def redeem(
             await _check_id_token(issuer, answer, nonce, now)
         return _redeemed(answer, "access_token" if terms.uses_access_tokens else "id_token")
     except IssuerRefusal as error:
-        log.warning("the issuer %s refuses a sign-in: %s", terms.name, error.code)
+        refused(terms.name, f"the issuer refuses it: {error.code}")
         raise UnauthorizedError(_AGAIN) from None
     except BadTokenError as error:
-        log.warning("the issuer %s: a sign-in is refused: %s", terms.name, error)
+        refused(terms.name, str(error))
         raise UnauthorizedError(_AGAIN) from None
     except IssuerError as error:
         log.error("the issuer %s can't be used: %s", terms.name, error)

@@ -18,17 +18,20 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.rules.access.keys import KeyRing, Principal, digest
+from orchestrator.rules.access.user_ends import UserEnd
 from orchestrator.rules.access.users import SignedIn, SignedInUsers
 from orchestrator.rules.oidc import user_rows
 from orchestrator.rules.oidc.issuer_terms import IssuerTerms
 from orchestrator.rules.oidc.issuers_file import IssuersFile
+from orchestrator.rules.oidc.sign_in_events import SignInEvents, UntoldEvents
 
 if TYPE_CHECKING:
     from orchestrator.rules.oidc.issuer_keys import IssuerKeys
+    from orchestrator.rules.oidc.logout_tokens import LogoutTokens, SignedOut
 
 # Tokens that are verified or redeemed at once; each may wait for its issuer.
 _MOST_AT_ONCE = 64
-NO_RULE = "no-sign-in-rule"
+NO_RULE, BAD_TOKEN = "no-sign-in-rule", "sign-in-refused"
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +71,11 @@ class SignIn:
         self._now = now
         self._database: Database | None = None
         self._issuers: dict[str, IssuerKeys] = {}
+        self._logouts: LogoutTokens | None = None
         self._busy = 0
+        # Puts on record what happens here.
+        self.events: SignInEvents = UntoldEvents()
+        self._admitting = asyncio.Lock()
         if file.path is not None:
             keys.know(users)
             self._follow()
@@ -97,6 +104,10 @@ class SignIn:
 
         http = IssuerHttp()
         self._issuers = {each.issuer: IssuerKeys(each, http) for each in self._file.all}
+        if self._logouts is None and any(each.backchannel_logout for each in self._file.all):
+            from orchestrator.rules.oidc.logout_tokens import LogoutTokens
+
+            self._logouts = LogoutTokens(lambda: self._now().timestamp())
 
     def _changed(self) -> None:
         self._follow()
@@ -127,49 +138,72 @@ class SignIn:
         if issuer is None:
             raise NotFoundError("no issuer has this name: /api/sign-in lists them")
         with self._place():
-            answer = await redemption.redeem(issuer, form, nonce, self._now().timestamp())
-        user, until = await self._verify(answer.token)
+            now = self._now().timestamp()
+            answer = await redemption.redeem(issuer, form, nonce, now, self._refused)
+        user, until = await self._verify(answer.token, begins=nonce is not None)
         left = (until - self._now()).total_seconds()
         return Tokens(answer.token, answer.refresh_token, max(0.0, left), user)
 
-    async def leave(self, name: str) -> None:
-        """Refuses all tokens and handles of the user, or of `@issuer`, from before now, for good.
+    async def signed_out(self, token: str) -> "SignedOut":
+        """Whose sign-out an issuer tells by that token; `take_logout` when it is in force.
 
-        Raises: StoreError.
+        Raises: NotFoundError if no issuer does; ValidationError; as `learn`.
         """
-        moment = self._now()
-        self.users.leave(name, moment)
-        self._keys.announce()
-        if self._database is not None:
-            await self._database.write(user_rows.leaving(name, moment), reserve=True)
+        if self._logouts is None:
+            raise NotFoundError("no issuer in the file has backchannel_logout")
+        with self._place():
+            return await self._logouts.read(token, self._issuers, self._refused)
 
-    async def _verify(self, token: str) -> tuple[Principal, datetime]:
+    def take_logout(self, found: "SignedOut") -> None:
+        """From now on, the token is not taken again."""
+        if self._logouts is not None:
+            self._logouts.take(found)
+
+    def end_user(self, end: UserEnd) -> bool:
+        """Refuses what it ends from now on; returns whether that is news."""
+        news = self.users.leave(end)
+        if news:
+            self._keys.announce()
+        return news
+
+    async def _verify(self, token: str, *, begins: bool = False) -> tuple[Principal, datetime]:
+        """Who has the token, and until when. `begins`: a person has just signed in for it."""
         from orchestrator.rules.oidc.verification import verify
 
         with self._place():
             claims, terms, issued, until = await verify(
-                token, self._issuers, self._now().timestamp()
+                token, self._issuers, self._now().timestamp(), self._refused
             )
-        principal = self._admit(claims, terms)
         user = SignedIn(
-            principal,
+            self._admitted(claims, terms),
             datetime.fromtimestamp(issued, UTC),
             datetime.fromtimestamp(until, UTC),
             timedelta(seconds=terms.handles_hold_seconds),
         )
-        new = self.users.sign_in(digest(token), user)
-        if self._keys.authenticate(token) is None:
-            raise UnauthorizedError("this sign-in is not valid any more: sign in again")
+        # One after the other, so that a sign-in is on record once, and before it counts.
+        async with self._admitting:
+            self._check_ended(user, terms)
+            if begins or not self.users.has_signed_in(user.principal.name):
+                await self.events.signed_in(user)
+                self._check_ended(user, terms)
+            new = self.users.sign_in(digest(token), user)
         if new is not None:
             await self._store(new)
-        return principal, user.until
+        return user.principal, user.until
 
-    def _admit(self, claims: dict[str, Any], terms: IssuerTerms) -> Principal:
+    def _check_ended(self, user: SignedIn, terms: IssuerTerms) -> None:
+        """Raises: UnauthorizedError for a token from before its user left."""
+        if self.users.has_left(user):
+            self._refused(terms.name, "it was issued before its user left, or signed out")
+            raise UnauthorizedError("this sign-in is not valid any more: sign in again")
+
+    def _admitted(self, claims: dict[str, Any], terms: IssuerTerms) -> Principal:
+        """The user of verified claims. Raises: PermissionDeniedError."""
         name = terms.user_name(claims)
         principal = None if name is None else terms.principal(name, claims)
         if name is None or principal is None:
             why = f"its token has no usable {terms.user!r}" if name is None else "no rule matches"
-            log.warning("a user of the issuer %s is refused: %s", terms.name, why)
+            self._refused(terms.name, why, NO_RULE)
             if name is not None:
                 self.users.end(name)
                 self._keys.announce()
@@ -179,6 +213,11 @@ class SignIn:
                 rule=NO_RULE,
             )
         return principal
+
+    def _refused(self, issuer: str, why: str, rule: str = BAD_TOKEN) -> None:
+        """Says to the operator, and to nobody else, why somebody is refused."""
+        log.warning("a sign-in by the issuer %s is refused: %s", issuer, why)
+        self.events.refused(issuer, why, rule)
 
     async def _store(self, user: SignedIn) -> None:
         """What is stored is for sessions after a restart; without it, they have no tools."""

@@ -1,7 +1,6 @@
 """Verifies a token by its issuer's keys, and says the same to everybody who is refused."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import SignInUnavailableError, UnauthorizedError
@@ -17,8 +16,11 @@ from orchestrator.rules.oidc.token_claims import (
 )
 
 _REFUSED = "the token is not valid here, or has expired: sign in again"
-
-log = logging.getLogger(__name__)
+# Is told of an issuer's name, and why a token is refused.
+Refused = Callable[[str, str], None]
+# Looks at verified claims and the header's `typ`; when the token was issued and ends, in seconds
+# since 1970. Raises: BadTokenError.
+Check = Callable[[dict[str, Any], IssuerTerms, str], tuple[float, float]]
 
 
 class Verified(NamedTuple):
@@ -30,8 +32,28 @@ class Verified(NamedTuple):
     until: float
 
 
-async def verify(token: str, issuers: Mapping[str, IssuerKeys], now: float) -> Verified:
+async def verify(
+    token: str, issuers: Mapping[str, IssuerKeys], now: float, refused: Refused
+) -> Verified:
     """Raises: UnauthorizedError; SignInUnavailableError if the issuer's keys are not known."""
+
+    def check(claims: dict[str, Any], terms: IssuerTerms, typ: str) -> tuple[float, float]:
+        check_recipient(claims, terms, typ)
+        return check_times(claims, terms, now)
+
+    try:
+        return await checked(token, issuers, check, refused)
+    except BadTokenError:
+        raise UnauthorizedError(_REFUSED) from None
+
+
+async def checked(
+    token: str, issuers: Mapping[str, IssuerKeys], check: Check, refused: Refused
+) -> Verified:
+    """A token that its issuer has signed, and that passes the check.
+
+    Raises: BadTokenError, which was told; SignInUnavailableError.
+    """
     name = "unknown"
     try:
         header = header_of(token)
@@ -45,14 +67,12 @@ async def verify(token: str, issuers: Mapping[str, IssuerKeys], now: float) -> V
         if key is None:
             raise BadTokenError("the issuer publishes no key that fits it")
         claims = verified(token, header.algorithm, key)
-        check_recipient(claims, terms, header.typ)
-        issued, until = check_times(claims, terms, now)
+        return Verified(claims, terms, *check(claims, terms, header.typ))
     except BadTokenError as error:
-        log.warning("a token is refused: %s", error, extra={"issuer": name})
-        raise UnauthorizedError(_REFUSED) from None
+        refused(name, str(error))
+        raise
     except IssuerError:
         raise unavailable(name) from None
-    return Verified(claims, terms, issued, until)
 
 
 def unavailable(name: str) -> SignInUnavailableError:

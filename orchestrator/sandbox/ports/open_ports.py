@@ -17,6 +17,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sandbox.packs.decisions import TOOL
 from orchestrator.sandbox.ports import port_rows
@@ -42,6 +43,7 @@ class Ports:
         recorder: Recorder,
         stops: StopRecords,
         keys: KeyRing,
+        glass: BreakGlass,
         secret: str,
         way: PortsPart,
         limits: PortLimits,
@@ -51,6 +53,7 @@ class Ports:
         self._recorder = recorder
         self._stops = stops
         self._keys = keys
+        self._glass = glass
         self._secret = secret
         self._way = way
         self._limits = limits
@@ -182,6 +185,7 @@ class Ports:
             and key.role in _MANAGERS
             and (key.expires_at is None or key.expires_at > datetime.now(UTC))
             and key.may_see(session.key, session.owner)
+            and self._glass.allows(key, session.key, session.owner)
         )
 
     def _close_soon(self, session: Session, port: OpenPort, why: str) -> None:

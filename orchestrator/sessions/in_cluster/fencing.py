@@ -68,6 +68,8 @@ class Fencing:
         self._resumed = resumed
         self._hello_timeout = hello_timeout
         self._clock = clock
+        # When the renewal was sent that was seen last.
+        self._seen = float("-inf")
         # What is frozen here, by the session's key.
         self._frozen: dict[str, Sandbox] = {}
         # The agents that are just being told that they may go on.
@@ -80,6 +82,8 @@ class Fencing:
     async def start(self, tasks: Tasks) -> None:
         """Begins; what must stand still now does when this returns."""
         self._membership.on_renewal(self._renewed.set)
+        self._registry.outlived = self._outlived
+        self._seen = self._membership.renewed_at
         if self._decide().closed:
             await self._close_all()
         else:
@@ -102,13 +106,25 @@ class Fencing:
     def _decide(self) -> fence.Fence:
         return fence.decide(self._membership.renewed_at, self._clock())
 
+    def _passed_over(self) -> bool:
+        return fence.passed_over(self._seen, self._membership.renewed_at)
+
+    def _outlived(self) -> bool:
+        """Whether they must stand still, also if nothing has been frozen yet."""
+        return self._decide().closed or self._passed_over()
+
     async def _run(self) -> None:
         while True:
             self._renewed.clear()
-            now = self._decide()
+            now, passed_over = self._decide(), self._passed_over()
+            seen = self._membership.renewed_at
             with self._rounds.round() as this:
                 try:
-                    await (self._close_all() if now.closed else self._open_all())
+                    if now.closed or passed_over:
+                        await self._close_all()
+                    self._seen = seen
+                    if not now.closed:
+                        await self._open_all()
                     self._vouch_all()
                 except ClusterUnavailableError as error:
                     this.failed = True

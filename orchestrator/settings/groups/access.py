@@ -22,6 +22,11 @@ class AccessSettings(BaseModel):
         description="The admin key, at least 16 visible ASCII characters. Unset: one is created at "
         "the first start and kept in `admin.key` in the state directory.",
     )
+    break_glass: bool = Field(
+        default=False,
+        description="Whether an admin's key needs break-glass access, for a reason on record, to "
+        "touch the content of other keys' sessions.",
+    )
     session_max_streams: int = Field(
         default=64,
         ge=1,

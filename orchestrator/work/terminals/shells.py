@@ -9,6 +9,7 @@ from typing import NamedTuple
 from orchestrator.ground.errors import BusyError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.break_glass import BreakGlass
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
@@ -82,11 +83,13 @@ class Shells:
     def __init__(
         self,
         keys: KeyRing,
+        glass: BreakGlass,
         terminals: Terminals,
         recorder: Recorder,
         limits: ShellLimits = SHELL_LIMITS,
     ) -> None:
         self._keys = keys
+        self._glass = glass
         self._terminals = terminals
         self._recorder = recorder
         self._limits = limits
@@ -166,9 +169,14 @@ class Shells:
                 shell.use()
 
     def _recheck(self) -> None:
-        """Ends the shells of keys that may not have them any more."""
+        """Ends the shells of keys that may not have them any more.
+
+        All that an admin has opened by break-glass access ends with it.
+        """
         for live in self._terminals.all_live:
-            if _persons(live) is not None and not self._may_have(live):
+            session = live.session
+            inside = self._glass.allows(live.opener, session.key, session.owner)
+            if not inside or (_persons(live) is not None and not self._may_have(live)):
                 self._terminals.end(live, REVOKED)
 
     def _may_have(self, live: OpenTerminal) -> bool:

@@ -11,6 +11,7 @@ from paddock.cli.output import note
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
+    from paddock.contract.sign_in import User
 
 app = group("Users who sign in by an issuer, over the API, with an admin's key.")
 
@@ -24,16 +25,29 @@ _Name = Annotated[
 @lists
 async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
     """List the users who have signed in, and until when."""
+    found: list[User] = []
+    missing: set[str] = set()
+    cursor = None
+    while True:
+        page = await paddock.users.list(cursor=cursor, limit=1000)
+        found += page.items
+        missing.update(page.missing)
+        cursor = page.next
+        if cursor is None:
+            break
+    if missing:
+        note(f"these nodes did not answer: {', '.join(sorted(missing))}")
     print_items(
-        await paddock.users.list(),
+        found,
         listing,
-        ("name", "role", "signed in", "until", "handles until"),
+        ("name", "role", "signed in", "until", "handles until", "node"),
         lambda user: (
             user.name,
             user.role,
             "yes" if user.signed_in else "",
             f"{user.until:%Y-%m-%d %H:%M}",
             f"{user.handles_until:%Y-%m-%d %H:%M}",
+            user.node or "",
         ),
         nothing="nobody has signed in: `paddock login URL --sso` does",
     )

@@ -23,6 +23,7 @@ export {
   Finished,
   type StreamTerms,
 } from "./commands.js";
+export { BreakGlass } from "./break-glass.js";
 export { Consume } from "./consume.js";
 export { Egress } from "./egress.js";
 export * from "./errors.js";

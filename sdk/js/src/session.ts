@@ -3,6 +3,7 @@
 import { type Api, type Body, within } from "./api.js";
 import { COPY } from "./named-snapshots.js";
 import { Audit } from "./audit.js";
+import { BreakGlass } from "./break-glass.js";
 import { streamOf } from "./bytes.js";
 import { CodeContexts } from "./code.js";
 import { Consume } from "./consume.js";
@@ -58,6 +59,7 @@ export class Session extends SessionWork {
   readonly secrets: SessionSecrets;
   readonly egress: Egress;
   readonly memory: SessionMemory;
+  readonly breakGlass: BreakGlass;
   readonly consume: Consume;
   readonly audit: Audit;
   #closed = false;
@@ -81,6 +83,7 @@ export class Session extends SessionWork {
     this.secrets = new SessionSecrets(api, info.id);
     this.egress = new Egress(api, info.id);
     this.memory = new SessionMemory(api, info.id);
+    this.breakGlass = new BreakGlass(api, info.id);
     this.consume = new Consume(api, info.id);
     this.audit = new Audit(api, info.id);
   }

@@ -7,7 +7,7 @@ export type Activity = "idle" | "running" | "suspended" | "closed";
 export type AddedHook = {
   id: string;
   url: string;
-  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss")[];
+  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss" | "access.break_glass")[];
   /** The key whose sessions it is told of; null: all sessions. */
   key: string | null;
   /** The key that sees and removes it, besides admins; null: admins only. */
@@ -261,6 +261,20 @@ export type BudgetBody = {
   cost?: number | null | undefined;
   /** Bytes sent to the network and received. */
   egress_bytes?: number | null | undefined;
+};
+
+/** The key or user whose credential was sent. */
+export type Caller = {
+  name: string;
+  role: "admin" | "operator" | "viewer" | "metrics";
+  /** Whose sessions a viewer reads; null for a viewer: all sessions. */
+  owner: string | null;
+  /** Null: everything that the role may do. */
+  scopes: readonly string[] | null;
+  /** The highest level of its sessions. */
+  max_level: string | null;
+  /** When the credential expires. */
+  expires_at: string | null;
 };
 
 /** One requirement of sessions. */
@@ -1242,6 +1256,25 @@ export type FoundEvents = {
   missing?: readonly string[] | undefined;
 };
 
+/** One admin's access to the content of a session. */
+export type GlassAccess = {
+  /** What the admin does by it has this in `args.break_glass`. */
+  id: string;
+  /** The name of the admin's key. */
+  key: string;
+  reason: string;
+  opened_at: string;
+  until: string;
+};
+
+/** The body of `POST …/break-glass`. */
+export type GlassBody = {
+  /** Why, for the record and for the session's owner. */
+  reason: string;
+  /** How long it lasts from now. */
+  seconds?: number | undefined;
+};
+
 /** A session's new handle; the old one is invalid. */
 export type Handle = {
   handle: string;
@@ -1256,7 +1289,7 @@ export type Health = {
 export type Hook = {
   id: string;
   url: string;
-  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss")[];
+  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss" | "access.break_glass")[];
   /** The key whose sessions it is told of; null: all sessions. */
   key: string | null;
   /** The key that sees and removes it, besides admins; null: admins only. */
@@ -1278,7 +1311,7 @@ export type Hook = {
 export type HookBody = {
   /** It gets the POSTs. An operator's key may only use URLs that the operator permits. */
   url: string;
-  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss")[];
+  events: readonly ("session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss" | "access.break_glass")[];
   /** A key's name: the hook is told of that key's sessions. By default, an admin's hook is told of all sessions, another key's of its own. */
   key?: string | null | undefined;
   /** The key of the signatures; by default one is made. */
@@ -1297,7 +1330,7 @@ export type HookDelivery = {
   id: string;
   hook: string;
   session: string;
-  type: "session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss";
+  type: "session.created" | "session.closed" | "run.completed" | "approval.requested" | "budget.exceeded" | "context.miss" | "access.break_glass";
   /** `undelivered`: it was given up. */
   status: "waiting" | "undelivered";
   /** Tries that were begun. */
@@ -1468,6 +1501,8 @@ export type InspectedSession = {
   runtime?: string | null | undefined;
   /** By what means its sandbox enforces its level; null without a sandbox. */
   facilities?: readonly FacilityMeans[] | null | undefined;
+  /** The admins who have opened access to its content. An admin who needs that and has not sees no `commands`, `processes`, `usage` and `denials`. */
+  break_glass?: readonly GlassAccess[] | undefined;
 };
 
 /** One line, the decision about it, and the answer. */
@@ -3623,12 +3658,17 @@ export type User = {
   until: string;
   handles_until: string;
   signed_in: boolean;
+  /** The node of a cluster that says so. */
+  node: string | null;
 };
 
-/** The users by name. */
+/** A page of the users by name. A gateway has a user once for each node that knows them. */
 export type UserList = {
   items: readonly User[];
-  next: null;
+  /** The `cursor` of the next page; null: there is none. */
+  next: string | null;
+  /** Nodes of a cluster that did not answer. */
+  missing: readonly string[];
 };
 
 /** A volume. */
@@ -3882,6 +3922,28 @@ export interface Operations {
     query: {};
     body: EpisodeBody;
     answer: Session;
+    events: never;
+  };
+  /** Open break-glass access to a session */
+  open_break_glass: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: GlassBody;
+    answer: GlassAccess;
+    events: never;
+  };
+  /** End break-glass access to a session */
+  close_break_glass: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: GlassAccess;
     events: never;
   };
   /** Show a session's budget */
@@ -5523,10 +5585,29 @@ export interface Operations {
     answer: SignInTokens;
     events: never;
   };
+  /** End the sign-ins of a user who has signed out at the issuer */
+  end_sign_in: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** Show who calls */
+  show_caller: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Caller;
+    events: never;
+  };
   /** List the users who have signed in */
   list_users: {
     path: {};
-    query: {};
+    query: {
+      cursor?: string | undefined;
+      limit?: number | undefined;
+    };
     body: undefined;
     answer: UserList;
     events: never;

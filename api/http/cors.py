@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from api.http.auth import check_origin
 from api.shape import preconditions
 from api.shape.operation import Operation
+from orchestrator.ground.traces.traceparent import TRACEPARENT
 
 # What pages of other origins may call: the API, but not the console and what only monitors read.
 _PATHS = ("/api/", "/readyz")
@@ -20,7 +21,7 @@ _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 # Those that a page must be permitted to send.
 _SENT = (
     *("Authorization", "Content-Type", "Last-Event-ID"),
-    *("Mcp-Session-Id", "MCP-Protocol-Version"),
+    *("Mcp-Session-Id", "MCP-Protocol-Version", TRACEPARENT),
     *preconditions.HEADERS,
 )
 # Those that it must be permitted to read, besides those of the operations.

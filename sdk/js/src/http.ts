@@ -5,6 +5,7 @@ import { Deadline, pause } from "./deadline.js";
 import { ArgumentError } from "./errors.js";
 import { type RetryPolicy, retryDelay } from "./retry.js";
 import { EventParser, type ServerEvent } from "./sse.js";
+import { traceHeaders } from "./trace-context.js";
 
 /** An idle stream of events has a heartbeat every 15 seconds. */
 export const HEARTBEAT_SECONDS = 45;
@@ -145,7 +146,7 @@ export class Http {
     const { method, path, body, headers, statuses } = sending;
     const request: RequestInit & { duplex?: "half" } = {
       method,
-      headers: { ...this.#headers, ...headers },
+      headers: { ...this.#headers, ...traceHeaders(), ...headers },
       signal: deadline.signal,
       // A redirect would send the credential elsewhere.
       redirect: "manual",

@@ -14,7 +14,7 @@ export class Owners {
     return new Pages(() => this.api.call("show_retention", {}, options));
   }
 
-  /** Writes everything that is kept of an owner to a file on the server's machine. */
+  /** Writes everything that is kept of an owner to a file on each server's machine. */
   async export(name: string, options?: CallOptions): Promise<OwnerExport> {
     return await this.api.call("export_owner", { path: { name }, body: {} }, options);
   }

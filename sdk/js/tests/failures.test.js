@@ -199,3 +199,29 @@ test("a key and an address come from the environment", async () => {
   process.env.PADDOCK_URL = PADDOCK_URL;
   assert.equal((await new Paddock().ready()).status, "ready");
 });
+
+test("the trace of a program is passed on", async () => {
+  const api = Symbol.for("opentelemetry.js.api.1");
+  const span = Symbol.for("OpenTelemetry Context Key SPAN");
+  const place = { traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: "00f067aa0ba902b7" };
+  const within = async (found) => {
+    const getValue = (key) => (key === span && found ? { spanContext: () => found } : undefined);
+    globalThis[api] = { context: { active: () => ({ getValue }) } };
+    const answer = (request, response) => json(response, PAGE);
+    return await answering(answer, async (client, { requests }) => {
+      await client.sessions.list();
+      return requests[0].headers.traceparent;
+    });
+  };
+  try {
+    const ids = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
+    assert.equal(await within({ ...place, traceFlags: 1 }), `00-${ids}-01`);
+    assert.equal(await within({ ...place, traceFlags: 0 }), `00-${ids}-00`);
+    for (const odd of ["0".repeat(32), "4bf9", `${"4".repeat(31)}\n`]) {
+      assert.equal(await within({ ...place, traceId: odd, traceFlags: 1 }), undefined);
+    }
+    assert.equal(await within(undefined), undefined);
+  } finally {
+    delete globalThis[api];
+  }
+});

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock import PaddockSync
-from paddock.client.errors import ClusterUnavailableError, NodeUnavailableError
+from paddock.client.errors import NodeUnavailableError
 from scripts.cluster import network
 from scripts.cluster.building import Cluster
 from tests.support.machines import NAMES, client
@@ -79,18 +79,3 @@ def test_a_lost_node_is_said_and_the_other_goes_on(cluster: Cluster, way: str) -
         gateway.start()
         assert paddock.sessions.get(sessions["node1"]).exec("pwd").stdout == "/workspace\n"
         _remove(paddock, sessions)
-
-
-def test_without_the_database_sessions_go_on_and_none_is_created(cluster: Cluster) -> None:
-    (gateway,) = cluster.gateways()
-    with client(cluster, gateway) as paddock:
-        session = paddock.sessions.create(id="goes-on", permission_level="low")
-        cluster.database.kill()
-        assert session.exec("pwd").stdout == "/workspace\n"
-        with pytest.raises(ClusterUnavailableError):
-            paddock.sessions.create(id="refused", permission_level="low")
-        # An end waits for nothing, and is told when the database is back.
-        session.close(purge=True)
-        cluster.database.start()
-        assert paddock.sessions.create(id="goes-on", permission_level="low").exec("ls").stdout == ""
-        paddock.sessions.close("goes-on", purge=True)

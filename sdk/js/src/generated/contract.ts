@@ -1808,6 +1808,8 @@ export type ListedPolicy = {
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
+  /** How many people must approve a line that needs an approval, if the level does not demand more; with several, nobody who asked. */
+  approvers?: number | undefined;
   /** The policy from which it inherits; null: none. */
   extends: string | null;
   /** The members that it does not give itself, like `denied_operations`. */
@@ -2946,6 +2948,8 @@ export type SessionPolicy = {
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
+  /** How many people must approve a line that needs an approval, if the level does not demand more; with several, nobody who asked. */
+  approvers?: number | undefined;
 };
 
 /** A policy of the session's own; what is not given is taken from the one that it extends. */
@@ -2957,6 +2961,7 @@ export type SessionPolicyBody = {
   world_rules?: WorldRulesBody | null | undefined;
   llm_rules?: LlmRulesBody | null | undefined;
   execution_rules?: ExecutionRulesBody | null | undefined;
+  approvers?: number | null | undefined;
 };
 
 /** A session's settings, and when it ends by its time-outs. */

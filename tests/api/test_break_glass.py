@@ -380,7 +380,7 @@ async def test_the_page_s_example_works(
 
 
 async def test_a_hook_tells_of_the_access_and_an_admin_s_hook_has_no_content(api: Api) -> None:
-    event = {
+    event: dict[str, Any] = {
         "operation": "access.break_glass",
         "session_id": "box",
         "args": {"break_glass": "acc-1", "reason": "incident 4711", "seconds": 60},

@@ -87,6 +87,8 @@ class OwnerRequests:
         """Stops; the next start goes on."""
         if self._task is not None:
             await self._task.close()
+        if self._cluster is not None:
+            self._cluster.nodes.close()
         await self._changes.drain()
 
     async def update(self, connection: Connection) -> None:

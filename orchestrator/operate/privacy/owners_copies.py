@@ -16,7 +16,7 @@ _SESSIONS, _EVENTS, _BYTES = 50, 100, 64 * 1024
 # `node` NULL: of all nodes.
 _KEYS = """
 SELECT session_key FROM records
-WHERE owner = $1 AND ($2::text IS NULL OR node = $2) AND session_key > $3
+WHERE owner = $1 AND ended_at IS NOT NULL AND ($2::text IS NULL OR node = $2) AND session_key > $3
 ORDER BY session_key LIMIT $4
 """
 _KEYS_OF_SILENT = """

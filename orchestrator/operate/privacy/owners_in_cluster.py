@@ -16,8 +16,8 @@ from orchestrator.cluster.shared import CHANNEL, Connection, SharedDatabase, can
 from orchestrator.ground.errors import ValidationError
 from orchestrator.operate.privacy.erasure_orders import OwnerOrder, OwnerWork, refuse_live
 
-# How long an answer waits for the parts of nodes that are alive.
-WAIT_SECONDS = 600.0
+# How long an answer waits for the parts of nodes that are alive, once this node has done its own.
+WAIT_SECONDS = 120.0
 _MOST_NAMED = 6
 _LIVE = """
 SELECT session_id || ' on ' || node AS live FROM records WHERE owner = $1 AND ended_at IS NULL
@@ -75,6 +75,16 @@ class OwnersInCluster:
         self._outbox = outbox
         self._seconds = seconds
         self._waiting: set[asyncio.Event] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on, no answer waits for other nodes."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for told in self._waiting:
+            told.set()
 
     async def check(self, order: OwnerOrder) -> None:
         """Raises: ConflictError while a session of the owner lives somewhere; ValidationError."""
@@ -137,7 +147,8 @@ class OwnersInCluster:
                 told.clear()
                 rows = await self._database.transaction(lambda each: each.fetch(_ANSWERS, number))
                 open_parts = [row for row in rows if row["result"] is None]
-                if loop.time() >= end or not any(row["alive"] for row in open_parts):
+                waits = any(row["alive"] for row in open_parts) and not self._closed
+                if not waits or loop.time() >= end:
                     results = {
                         row["node"]: json.loads(row["result"])
                         for row in rows
@@ -152,8 +163,7 @@ class OwnersInCluster:
 
     async def has_orders(self, connection: Connection) -> bool:
         """Whether there is a part for this node; wakes who waits for others, too."""
-        for told in self._waiting:
-            told.set()
+        self._wake()
         return bool(await connection.fetchval(_HAS_ORDERS, self.node))
 
     async def delivered(self) -> None:

@@ -54,7 +54,7 @@ async def erase(
     done = await paddock.owners.erase(owner, reason=reason)
     print_done(done, as_json, f"erased {done.events} events of {done.sessions} sessions")
     if done.missing:
-        note(f"{', '.join(done.missing)} will erase their part when they are back")
+        note(f"{', '.join(done.missing)} will erase their part later, or when they are back")
 
 
 def add_to(main: typer.Typer) -> None:

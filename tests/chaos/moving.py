@@ -191,9 +191,11 @@ class Moving:
         async with asyncio.timeout(PROGRAM_SECONDS):
             while True:
                 status, answer = await self.servers[node].call("POST", path, body)
-                if status == 200:
+                if status == 200 and answer["stdout"]:
                     return int(answer["stdout"])
-                if status not in _LATER:
+                # The command was ended with its session, which its node has just given up.
+                ended = status == 200 and answer["exit_code"] != 0
+                if status not in _LATER and not ended:
                     return None
                 await asyncio.sleep(_PAUSE_SECONDS)
 

@@ -178,7 +178,7 @@ class Members:
         for member in before.values():
             log.warning("the node %s of epoch %d is gone", member.name, member.node.report.epoch)
             await member.close()
-        self._told(nodes)
+        self._told([each.node for each in self._members.values()])
 
     async def close(self) -> None:
         """Closes the connections to all of them."""

@@ -196,7 +196,7 @@ def test_without_an_engine_it_is_installed_all_the_same(
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
 def test_debians_own_checks_find_no_error(packages: dict[int, Path]) -> None:
     """They look at the contents: one package has those of all, but for the Python."""
-    check = ["lintian", "--fail-on=error,warning", packages[13]]
+    check = ["lintian", "--fail-on=error,warning", str(packages[13])]
     done = subprocess.run(check, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -26,6 +26,7 @@ EXTRAS = ("cluster", "oidc", "otel")
 # The package index shows these, and the licence requires them, in both distributions.
 _TEXTS = ("README.md", "LICENSE")
 _BUILD_SECONDS = 300
+_BUILD = ("-m", "uv", "build", "--no-create-gitignore")
 # No time in a zip archive is earlier.
 _EARLIEST = 315_532_800
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -143,7 +144,7 @@ def build_in(target: Path, source: Path, kind: str) -> None:
     Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
     """
     subprocess.run(
-        [sys.executable, "-m", "uv", "build", kind, f"--out-dir={target}", str(source)],
+        [sys.executable, *_BUILD, kind, f"--out-dir={target}", str(source)],
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -87,6 +87,7 @@ def server(place: Path, wheels: tuple[Path, Path]) -> Installed:
 
 
 def test_every_file_is_in_one_of_them(wheels: tuple[Path, Path]) -> None:
+    assert {path.suffix for path in wheels[0].parent.iterdir()} == {".whl"}
     packed = [set(zipfile.ZipFile(wheel).namelist()) for wheel in wheels]
     assert not packed[0] & packed[1]
     for package in PACKAGES:

@@ -22,6 +22,7 @@ from gateway.routing import Routes
 from orchestrator.cluster.directory import Hold
 from orchestrator.ground.errors import (
     CapacityExhaustedError,
+    ClusterUnavailableError,
     NodeUnavailableError,
     NotFoundError,
     PaddockError,
@@ -163,6 +164,11 @@ def _exhausted(refused: Counter[str], reasons: Counter[Against]) -> PaddockError
     parts = [f"{count} refused it ({code})" for code, count in refused.most_common()]
     parts += [f"{count} {reason}" for reason, count in reasons.most_common()]
     said = ", ".join(parts) or "the cluster has none"
+    if set(refused) == {ClusterUnavailableError.code}:
+        return ClusterUnavailableError(
+            "a new session needs the cluster's database, which the nodes that were asked do not"
+            f" reach, or have not reached again yet: of the nodes, {said}"
+        )
     return CapacityExhaustedError(
         f"no node takes this session now: of the nodes, {said}", retry_after=_RETRY_SECONDS
     )

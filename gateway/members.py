@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from gateway.errors import unavailable
 from gateway.upstream import Upstream
@@ -17,6 +18,9 @@ from orchestrator.ground.task_scope import InUse
 
 # Before the database is asked again that has not answered.
 _PAUSE_SECONDS = 1.0
+# After the database was away, no node has renewed its lease. They try it every 3 s, and give each
+# try up after 5 s at most; until then, what was known before is still valid.
+_RETURN_SECONDS = 10.0
 # Between two lines about a node that can't be reached.
 _QUIET_SECONDS = 60.0
 
@@ -98,8 +102,12 @@ class Members:
         directory: Directory,
         contexts: Contexts,
         told: Callable[[Sequence[Node]], None] = lambda nodes: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`told` gets the nodes whenever the database has said which they are."""
+        self._clock = clock
+        # Until then, nodes may not have renewed their leases yet.
+        self._returning_until = float("-inf")
         self._directory = directory
         self._contexts = contexts
         self._told = told
@@ -154,20 +162,23 @@ class Members:
 
     async def _take(self, nodes: Sequence[Node]) -> None:
         """What the database says of lost nodes ends their exchanges."""
+        if self.trouble is not None and self._members:
+            self._returning_until = self._clock() + _RETURN_SECONDS
         self.trouble = None
+        returning = self._clock() < self._returning_until
         before, self._members = self._members, {}
         for node in nodes:
             known = before.get(node.name)
             if known is not None and known.is_same(node):
                 del before[node.name]
-                known.take(node)
+                known.take(replace(node, alive=True) if returning and known.alive else node)
             else:
                 known = Member(node, self._contexts)
             self._members[node.name] = known
         for member in before.values():
             log.warning("the node %s of epoch %d is gone", member.name, member.node.report.epoch)
             await member.close()
-        self._told(nodes)
+        self._told([each.node for each in self._members.values()])
 
     async def close(self) -> None:
         """Closes the connections to all of them."""

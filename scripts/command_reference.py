@@ -52,6 +52,7 @@ _NOTES = {
     "paddock cluster record": "<!-- exit: 2 -->\n",
     "paddock cluster undrain": "<!-- exit: 2 -->\n",
     "paddock cluster forget": "<!-- exit: 2 -->\n",
+    "paddock break-glass": "<!-- not run: it needs PADDOCK_BREAK_GLASS -->\n",
     "paddock gateway": "<!-- not run: a gateway needs a cluster -->\n",
     "paddock tools arguments": "<!-- exit: 5 -->\n",
     "paddock approvals approve": "<!-- exit: 5 -->\n",

@@ -8,8 +8,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.shape.spread import spread
-from api.views.approvals import approval
-from api.views.break_glass import approval_without_content
+from api.views.approvals import approval, approval_without_content
 from orchestrator.ground.errors import ValidationError
 from orchestrator.work.approvals.approval_rows import Approval as Stored
 from orchestrator.work.approvals.approvals import Approvals as ApprovalsService

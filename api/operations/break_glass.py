@@ -4,8 +4,8 @@ from api.shape.access import Access, Glass
 from api.shape.answers import Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
-from api.views.break_glass import glass_access
-from orchestrator.sessions.glass_accesses import GlassAccesses
+from api.views.sessions import glass_access
+from orchestrator.record.audit.glass_accesses import GlassAccesses
 from paddock.contract.break_glass import GlassAccess, GlassBody
 
 _TAG = "Sessions"

@@ -6,11 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api.shape.objects import members
-from api.views.break_glass import (
-    INSPECTED_WITHOUT_CONTENT,
-    WITHOUT_CONTENT,
-    access_members,
-)
 from api.views.commands import command_members
 from api.views.facilities import facilities_of
 from api.views.packs import pack_of
@@ -18,7 +13,7 @@ from api.views.policies import named_or_given, policy
 from orchestrator.ground.events import time_text
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.processes import Measured
-from orchestrator.rules.access.break_glass import GlassAccess
+from orchestrator.rules.access import break_glass
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspection import LATEST, Inspection, telemetry
@@ -27,6 +22,7 @@ from orchestrator.state.lifecycle import activity
 from orchestrator.state.requests import NewSession, Registered
 from orchestrator.state.terms import Terms
 from paddock.audit.chain import Event
+from paddock.contract.break_glass import GlassAccess
 from paddock.contract.budget import Budget
 from paddock.contract.egress import body_rules
 from paddock.contract.inspection import InspectedSession
@@ -38,6 +34,15 @@ from paddock.contract.words import Status
 # Not shown as given: instead of these, what holds is shown.
 _TERMS = Terms.names() & Session.model_fields.keys() - {
     *("limits", "idle_action", "workspace_path")
+}
+
+# The members of a session that have content, and what is shown instead.
+WITHOUT_CONTENT: dict[str, Any] = {"commands": []}
+INSPECTED_WITHOUT_CONTENT: dict[str, Any] = {
+    **WITHOUT_CONTENT,
+    "processes": None,
+    "usage": None,
+    "denials": [],
 }
 
 
@@ -126,7 +131,7 @@ def _family(shown: domain.Session) -> dict[str, Any]:
 def inspected(
     shown: domain.Session,
     inspection: Inspection,
-    accesses: Sequence[GlassAccess] = (),
+    accesses: Sequence[break_glass.GlassAccess] = (),
     *,
     veiled: bool = False,
 ) -> InspectedSession:
@@ -153,6 +158,22 @@ def inspected(
             **(INSPECTED_WITHOUT_CONTENT if veiled else {}),
         }
     )
+
+
+def glass_access(shown: break_glass.GlassAccess) -> GlassAccess:
+    """One open access."""
+    return GlassAccess(**access_members(shown))
+
+
+def access_members(shown: break_glass.GlassAccess) -> dict[str, Any]:
+    """The members of an access."""
+    return {
+        "id": shown.id,
+        "key": shown.key,
+        "reason": shown.reason,
+        "opened_at": time_text(shown.opened_at),
+        "until": time_text(shown.until),
+    }
 
 
 def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:

@@ -41,6 +41,10 @@ class Holders:
                 raise RefusedError(refusal)
         return Held(sorted(found.answers), found.missing)
 
+    def has(self, name: str) -> bool:
+        """Whether the cluster has a node of that name, be it away."""
+        return self._members.named(name) is not None
+
     def reached(self, name: str) -> Member:
         """The node of that name. Raises: ValidationError, NodeUnavailableError."""
         member = self._members.named(name)

@@ -53,9 +53,10 @@ class Named:
         query = request.rel_url.raw_query_string
         if (member := self.chosen(request)) is not None:
             return member
-        if aim.stays and aim.path in self._places:
+        known = self._places.get(aim.path) if aim.stays else None
+        if known is not None and self._holders.has(known):
             self._places.move_to_end(aim.path)
-            return self._holders.reached(self._places[aim.path])
+            return self._holders.reached(known)
         path = aim.path if not query else f"{aim.path}?{query}"
         need = Need(path, f"{aim.path.rpartition('/')[2]}"[:128], "name", shared=aim.shared)
         found = await self._holders.one(need, asking_headers(request))

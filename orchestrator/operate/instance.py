@@ -39,6 +39,7 @@ from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.followers import Followers
+from orchestrator.record.audit.glass_accesses import GlassAccesses
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.verifier import Verifier
 from orchestrator.record.open import RecordFloor
@@ -60,7 +61,6 @@ from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.volumes.volumes import Volumes
-from orchestrator.sessions.glass_accesses import GlassAccesses
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement

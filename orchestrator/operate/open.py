@@ -174,7 +174,7 @@ async def open_operate(
         snapshots,
         mover,
         receiver,
-        Draining(settings.node, sessions, mover),
+        Draining(settings.node, sessions, mover, record.ledger),
         templates,
         warm,
         archiving,

@@ -9,6 +9,7 @@ from orchestrator.ground.errors import ClusterUnavailableError
 from orchestrator.ground.open import DATABASE_FILE, GroundFloor
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.budgets import AgentEvents, Budgets
+from orchestrator.record.audit.glass_accesses import GlassAccesses
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
@@ -39,6 +40,7 @@ class RecordFloor:
     room: RecordRoom
     recorder: Recorder
     stops: StopRecords
+    accesses: GlassAccesses
     end_requests: EndRequests
     budgets: Budgets
     agent_events: AgentEvents
@@ -81,6 +83,8 @@ async def open_record(
     closers.push_async_callback(recorder.close)
     stops = StopRecords()
     closers.push_async_callback(stops.close)
+    accesses = GlassAccesses(rules.glass, rules.keys, recorder, stops)
+    closers.callback(accesses.shut_down)
     # Sessions are opened after this floor, and serve its requests from then on.
     ends = EndRequests()
     closers.push_async_callback(ends.close)
@@ -97,7 +101,7 @@ async def open_record(
     if shared_secrets is not None and cluster.following is not None:
         cluster.following.add(shared_secrets.following(secrets.changed))
     return RecordFloor(
-        *(ledger, index, verifier, room, recorder, stops, ends),
+        *(ledger, index, verifier, room, recorder, stops, accesses, ends),
         *(budgets, agent_events, sealer, shared_seals, secrets),
     )
 

@@ -11,7 +11,6 @@ from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopper import Stopper
-from orchestrator.sessions.glass_accesses import GlassAccesses
 from orchestrator.sessions.in_cluster.capacity import NodeCapacity
 from orchestrator.sessions.in_cluster.fencing import Fencing
 from orchestrator.sessions.in_cluster.name_comparison import NameComparison
@@ -36,7 +35,6 @@ class SessionsFloor:
     proposals: Proposals
     refinement: Refinement
     tickets: Tickets
-    accesses: GlassAccesses
     streams: Streams
     followers: Followers
     node_capacity: NodeCapacity
@@ -62,8 +60,6 @@ async def open_sessions(
     closers.push_async_callback(work.cells.close)
     sessions = Sessions(settings, ground, host, rules, cluster, record, sandbox, work)
     closers.push_async_callback(sessions.shut_down)
-    accesses = GlassAccesses(rules.glass, rules.keys, record.recorder, record.stops)
-    closers.callback(accesses.shut_down)
     record.end_requests.serve(sessions.serve)
     ground.clock.on_change(
         lambda forward: sessions.deadlines.clock_changed(sessions.registry.live, forward)
@@ -78,7 +74,6 @@ async def open_sessions(
         ),
         Refinement(ground.database, sandbox.workspaces, rules.glass),
         Tickets(rules.keys),
-        accesses,
         Streams(settings.session_max_streams, settings.key_max_streams),
         Followers(record.ledger, ground.database, sessions.registry.owner),
         NodeCapacity(

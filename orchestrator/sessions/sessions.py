@@ -85,10 +85,7 @@ class Sessions:
             lambda: cluster.membership.epoch,
         )
         self.finder = Finder(
-            self.registry,
-            database,
-            workspaces.root_dir,
-            self.places,
+            *(self.registry, database, workspaces.root_dir, self.places),
             lambda: self.moves.arrivals.sessions,
             rules.glass,
         )

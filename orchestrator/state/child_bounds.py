@@ -71,6 +71,8 @@ def _wider(outer: SessionPolicy, inner: SessionPolicy) -> str | None:
             return "world_rules.proposal_mode"
         if not set(theirs.write_patterns.patterns) <= set(ours.write_patterns.patterns):
             return "world_rules.write_patterns"
+    if inner.approvers < outer.approvers:
+        return "approvers"
     return _wider_rules(outer.rules(), inner.rules())
 
 

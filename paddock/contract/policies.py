@@ -81,6 +81,12 @@ class SessionPolicy(PolicyVersion):
     world_rules: WorldRules
     llm_rules: LlmRules
     execution_rules: ExecutionRules
+    approvers: int = Field(
+        default=1,
+        ge=1,
+        description="How many people must approve a line that needs an approval, if the level does "
+        "not demand more; with several, nobody who asked.",
+    )
 
 
 LISTED_EXAMPLE: dict[str, Any] = {
@@ -146,6 +152,7 @@ class SessionPolicyBody(Body):
     world_rules: WorldRulesBody | None = None
     llm_rules: LlmRulesBody | None = None
     execution_rules: ExecutionRulesBody | None = None
+    approvers: Annotated[int, Field(ge=1, le=8)] | None = None
 
 
 _MOST_ARGUMENTS = 16

@@ -51,6 +51,7 @@ KEYS = {
     "key-max-level": f"Use a level that is not higher than the key's `max_level`, {_OTHER_KEY}",
     "key-images": f"Use one of the key's `images`, which the message lists, {_OTHER_KEY}",
     "key-scope": f"Use a key with the scope that the message names, {_OTHER_KEY}",
+    "break-glass": "Open an access with `paddock break-glass`, or let the owner do it.",
     "key-tools": f"Use one of the key's `tools`, {_OTHER_KEY}",
     "admin-widens": "Have an admin allow it: `paddock egress allow`, or `also` in `PUT …/egress`.",
 }

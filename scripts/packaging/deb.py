@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +39,8 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # The newest that the installer knows; wheels for it run with later ones.
 _NEWEST_GLIBC = 40
 _SECONDS = 600
+_MAINTAINER = "Paddock <paddock@localhost>"
+_WIDTH = 72
 
 
 class Debian(NamedTuple):
@@ -105,8 +109,8 @@ def _package(stage: Path, debian: Debian, ours: tuple[Path, ...], target: Path) 
 
 def pack(stage: Path, made: Path) -> None:
     """Makes a package of a tree. Raises: CalledProcessError."""
-    # xz takes minutes for a tenth less; Debian 12 reads zstd, too.
-    options = ("--root-owner-group", "-Zzstd", "-z9", "--build")
+    # Debian's tools refuse zstd. Higher levels of xz take minutes for a tenth less.
+    options = ("--root-owner-group", "-Zxz", "-z1", "--build")
     _output("dpkg-deb", *options, str(stage), str(made))
 
 
@@ -159,7 +163,8 @@ def _files(stage: Path, debian: Debian, number: str) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, place)
     packed = {
-        documents / "changelog.gz": (ROOT / "CHANGELOG.md").read_bytes(),
+        documents / "changelog.gz": _changes(number).encode(),
+        documents / "CHANGELOG.md.gz": (ROOT / "CHANGELOG.md").read_bytes(),
         documents / "configuration.md.gz": (ROOT / "docs" / "configuration.md").read_bytes(),
         share / "man" / "man1" / "paddock.1.gz": manual.manual_page(number).encode(),
     }
@@ -170,6 +175,15 @@ def _files(stage: Path, debian: Debian, number: str) -> None:
         place = share / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
+
+
+def _changes(number: str) -> str:
+    """The package's own changelog, in Debian's form."""
+    date = format_datetime(datetime.fromtimestamp(wheels.epoch(), UTC))
+    return (
+        f"{PACKAGE} ({number}) stable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n"
+        f" -- {_MAINTAINER}  {date}\n"
+    )
 
 
 def _modes(stage: Path) -> None:
@@ -190,19 +204,21 @@ def _control(stage: Path, debian: Debian, number: str, architecture: str) -> Non
         "Package": PACKAGE,
         "Version": number,
         "Architecture": architecture,
-        "Maintainer": "Paddock <paddock@localhost>",
+        "Maintainer": _MAINTAINER,
         "Installed-Size": str(-(-size // 1024)),
         "Depends": f"python{debian.release.python}, libc6 (>= 2.{glibc}), ca-certificates, "
-        "e2fsprogs, init-system-helpers, iptables, util-linux",
+        "e2fsprogs, iptables",
         # An engine can come from elsewhere, and a gateway of a cluster needs none.
         "Recommends": "docker.io | docker-ce",
         "Suggests": "bash-completion, postgresql-client",
         "Section": "admin",
         "Priority": "optional",
         "Description": "sandbox orchestrator for AI agents\n"
-        f" {whole['description']}\n .\n"
-        " The control plane, the gateway of a cluster, and the command line, with a Python\n"
-        " environment of their own. Sandboxes need a container engine on the same machine.",
+        + textwrap.indent(textwrap.fill(whole["description"], _WIDTH), " ")
+        + "\n .\n"
+        " The control plane, the gateway of a cluster, and the command line,\n"
+        " with a Python environment of their own. Sandboxes need a container\n"
+        " engine on the same machine.",
     }
     control = stage / "DEBIAN"
     control.mkdir(mode=0o755)

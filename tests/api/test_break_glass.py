@@ -2,25 +2,32 @@
 
 import asyncio
 import json
+import shlex
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientError, ClientResponse
+from aiohttp import ClientError, ClientResponse, web
 
 from api.catalog import OPERATIONS
 from api.shape.access import ROLES, Glass
 from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.operate.hooks.messages import HookMessage, messages_of, without_content
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from paddock.contract.scopes import SCOPES
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.api.test_live_terminals import PROTOCOLS, client_of, refused, ticket, url_of
 from tests.api.test_roles import _request
+from tests.support.cli import run_beside
+from tests.support.documents import blocks
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
+from tests.support.previews import previews, program
 from tests.support.restart import reopened
+from tests.support.server import ROOT
 from tests.support.until import until
 
 CANARY = "canary-7f3a9c51"
@@ -344,3 +351,66 @@ async def test_a_restart_ends_every_access(api: Api, settings: Settings) -> None
         assert plane.sessions.finder.outside(admin, "box").id == "box"
     finally:
         await plane.close()
+
+
+async def test_the_page_s_example_works(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each command of docs/break-glass.md, in its order."""
+    await api.session(id="web-1", key=OPERATOR_KEY)
+    api.agent.plays["ls"] = Play(stdout=CANARY.encode())
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found = blocks((ROOT / "docs" / "break-glass.md").read_text())
+    first, opening, told = [each.text.splitlines() for each in found if each.language == "sh"]
+    ended = await run_beside(*shlex.split(first[0])[1:])
+    assert (ended.status != 0, "paddock break-glass web-1" in ended.err) == (True, True)
+    open_, use, end = [shlex.split(line)[1:] for line in opening]
+    ended = await run_beside(*open_)
+    assert (ended.status, "web-1 is open to admin until" in ended.out + ended.err) == (0, True)
+    shown = await api.json("GET", "/api/sessions/web-1", key=OPERATOR_KEY)
+    assert shown["break_glass"][0]["reason"] == "the build hangs: incident 4711"
+    assert (await run_beside(*use)).out == CANARY
+    assert (await run_beside(*end)).status == 0
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    ended = await run_beside(*shlex.split(told[0])[1:])
+    assert "access.break_glass" in ended.out
+    assert (await run_beside("break-glass", "web-1")).status == 2
+
+
+async def test_a_hook_tells_of_the_access_and_an_admin_s_hook_has_no_content(api: Api) -> None:
+    event: dict[str, Any] = {
+        "operation": "access.break_glass",
+        "session_id": "box",
+        "args": {"break_glass": "acc-1", "reason": "incident 4711", "seconds": 60},
+        "result": {"key": "admin", "until": "2026-03-04T10:30:12.482113Z"},
+    }
+    (message,) = messages_of(event, ["access.break_glass"])
+    assert message.data == {**event["args"], **event["result"]}
+    missed = HookMessage("context.miss", {"error": CANARY})
+    assert without_content(missed).data == {}
+    body = {"url": "https://ci.example.com/told", "events": ["session.closed"]}
+    hook = await api.json("POST", "/api/hooks", status=201, json=body)
+    assert not api.plane.hooks._running[hook["id"]].deliveries._whole
+
+
+async def test_a_page_of_a_port_is_not_for_an_admin(api: Api) -> None:
+    async with previews(api.plane) as shown, program(_told) as running:
+        await api.session(id="box", key=OPERATOR_KEY)
+        body = {"port": running.port}
+        path = "/api/sessions/box/ports"
+        await api.json("POST", path, json=body, key=OPERATOR_KEY, status=201)
+        page = f"/s/box/{running.port}/"
+        answer = await shown.get(page, key=ADMIN_KEY)
+        assert (answer.status, CANARY in await answer.text()) == (403, False)
+        await api.json("POST", GLASS, status=201, json=WHY)
+        answer = await shown.get(page, key=ADMIN_KEY)
+        assert (answer.status, await answer.text()) == (200, CANARY)
+        await api.json("DELETE", GLASS)
+        assert (await shown.get(page, key=ADMIN_KEY)).status == 403
+        assert (await shown.get(page, key=OPERATOR_KEY)).status == 200
+
+
+async def _told(request: web.Request) -> web.Response:
+    return web.Response(text=CANARY)

@@ -433,6 +433,17 @@ async def test_signed_addresses_need_no_credential(
         assert response.status == 401
         assert (await response.json())["message"] == reason
     assert [each["actor"] for each in await recorded(api, session, "file.read")] != []
+    # A gateway asks whether a sandbox here has signed what it is to pass on.
+    for address, method, status in (
+        (signed("write", path="new"), "POST", 200),
+        (signed("write", path="new"), "GET", 404),
+        (signed("read", int(time.time()) - 1), "GET", 404),
+        (f"{BASE}/files", "GET", 404),
+    ):
+        path, _, query = address.partition("?")
+        response = await api.client.get(f"{path}/signer?{query}&method={method}")
+        assert response.status == status
+    assert api.agent.files["new"] == b"x"
 
 
 async def test_entries_and_moves(api: Api, box: Connect) -> None:

@@ -42,8 +42,8 @@ async def test_a_command(api: Api) -> None:
     with entered() as modules:
         await api.json("POST", path, json={"argv": ["true"]})
 
-    assert len(modules) <= 76
-    assert len(rooms(modules)) <= 21
+    assert len(modules) <= 79
+    assert len(rooms(modules)) <= 22
 
 
 async def test_a_creation(api: Api) -> None:
@@ -51,5 +51,5 @@ async def test_a_creation(api: Api) -> None:
     with entered() as modules:
         await api.session()
 
-    assert len(modules) <= 131
-    assert len(rooms(modules)) <= 32
+    assert len(modules) <= 134
+    assert len(rooms(modules)) <= 33

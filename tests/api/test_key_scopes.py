@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from api.catalog import OPERATIONS
 from api.mcp.code_tools import CODE_TOOLS
@@ -21,6 +22,7 @@ from tests.api.test_roles import _request
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
+from tests.support.previews import previews, program
 
 READS = "pdk_key-that-reads-sessions-only"
 MAKES = "pdk_key-that-creates-sessions-only"
@@ -38,7 +40,7 @@ def settings(settings: Settings) -> Settings:
         + entry("deputy", ADMINS, "admin", 'scopes = ["keys", "sessions:change"]')
         + entry("nothing", NOTHING, "admin", 'scopes = ["metrics"]')
     )
-    return settings
+    return settings.model_copy(update={"compat": ("e2b",)})
 
 
 def test_every_operation_has_exactly_one_scope() -> None:
@@ -167,3 +169,63 @@ async def test_the_last_use_of_a_key_is_shown(api: Api) -> None:
     await api.json("GET", "/api/sessions", key=READS)
     shown = {each["name"]: each for each in (await api.json("GET", "/api/keys"))["items"]}
     assert shown["reads"]["last_used_at"] is not None
+
+
+async def test_pages_of_ports_and_tickets_need_their_scopes(api: Api) -> None:
+    """`reads` sees its session, and reaches neither its pages nor its terminals."""
+    owned = {"reads": READS, "operator": OPERATOR_KEY}
+    async with previews(api.plane) as shown, program(_page) as running:
+        for name, key in owned.items():
+            made = await api.session(id=name, key=OPERATOR_KEY, permission_level="high")
+            api.plane.sessions.registry.get(name).owner = name  # type: ignore[union-attr]
+            body = {"port": running.port}
+            path = f"/api/sessions/{name}/ports"
+            await api.json("POST", path, json=body, status=201)
+            seen = await api.json("GET", f"/api/sessions/{name}", key=key)
+            assert seen["id"] == made["id"]
+        page = f"/s/reads/{running.port}/"
+        asked = len(running.received)
+        answer = await shown.get(page, key=READS)
+        assert (answer.status, "secret page" in await answer.text()) == (403, False)
+        assert len(running.received) == asked
+        assert (await shown.get(f"/s/operator/{running.port}/", key=OPERATOR_KEY)).status == 200
+    wanted = {"session_id": "reads"}
+    problem = await api.problem(
+        403, "permission_denied", "POST", "/api/tickets", key=READS, json=wanted
+    )
+    assert problem["scope"] == "exec"
+
+
+async def _page(request: web.Request) -> web.Response:
+    return web.Response(text="secret page")
+
+
+async def test_the_face_of_e2b_needs_the_scopes(api: Api) -> None:
+    """A key that reads sessions runs nothing, reads no file and creates nothing there."""
+    await api.session(id="box", key=OPERATOR_KEY, permission_level="high")
+    api.plane.sessions.registry.get("box").owner = "reads"  # type: ignore[union-attr]
+    agent = api.agent
+    asked = len(agent.requests)
+    headers = {"X-API-Key": READS, "E2b-Sandbox-Id": "box", "X-Access-Token": READS}
+    for method, path in (
+        ("GET", "files?path=a.txt"),
+        ("POST", "files?path=a.txt"),
+        ("GET", "envs"),
+        ("GET", "metrics"),
+        ("POST", "filesystem.Filesystem/ListDir"),
+        ("POST", "filesystem.Filesystem/Remove"),
+        ("POST", "sandboxes"),
+        ("POST", "sandboxes/box/pause"),
+        ("DELETE", "sandboxes/box"),
+    ):
+        body = {"templateID": "base", "path": "/"}
+        url = f"/compat/e2b/{path}"
+        answer = await api.client.request(method, url, headers=headers, json=body)
+        text = await answer.text()
+        assert (answer.status, "lacks the scope" in text) == (403, True), (path, text)
+    assert len(agent.requests) == asked
+    shown = await api.client.get("/compat/e2b/sandboxes/box", headers=headers)
+    assert shown.status == 200
+    session = api.plane.sessions.registry.get("box")
+    assert session is not None
+    assert session.live

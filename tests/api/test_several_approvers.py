@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.operate.hooks.messages import messages_of
 from orchestrator.rules import policy
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
@@ -76,3 +77,34 @@ async def test_one_denial_ends_it_and_anybody_who_may_decide_can_deny(api: Api) 
     denied = await api.json("POST", path, key=OPERATOR_KEY, json=DENY)
     assert (denied["status"], denied["approved_by"]) == ("denied", ["one"])
     await api.problem(409, "conflict", "POST", path, key=TWO, json=APPROVE)
+
+
+async def test_a_session_policy_demands_several_people(api: Api) -> None:
+    """At a level that does not; a hook is told of the request, and of no partial approval."""
+    policy = {"extends": "SAFE_WORK", "approvers": 3}
+    made = await api.session(id="box", key=OPERATOR_KEY, permission_level="medium", policy=policy)
+    shown = await api.json("GET", "/api/sessions/box")
+    assert shown["policy"]["approvers"] == 3
+    found = api.plane.sessions.finder.find(Principal("admin", Role.ADMIN), made["id"])
+    assert found.level.approvers == 1
+    hook = {"url": "https://ci.example.com/asked", "events": ["approval.requested"]}
+    added = await api.json("POST", "/api/hooks", status=201, json=hook)
+    path = f"/api/approvals/{await _ask(api)}"
+    for key, done in ((ONE, 1), (TWO, 2)):
+        shown = await api.json("POST", path, key=key, json=APPROVE)
+        assert (shown["status"], shown["approvers"]) == ("pending", 3)
+        assert len(shown["approved_by"]) == done
+    shown = await api.json("POST", path, key=THREE, json=APPROVE)
+    assert shown["status"] == "approved"
+    recorded = await api.json("GET", "/api/sessions/box/audit?limit=1000")
+    told = [
+        message
+        for event in recorded["items"]
+        for message in messages_of(event, ["approval.requested"])
+    ]
+    assert [message.data["command"] for message in told] == [DROP.text]
+    await api.json("DELETE", f"/api/hooks/{added['id']}")
+    for wrong in (0, 9, "2"):
+        body = {"policy": {"approvers": wrong}}
+        problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+        assert problem["field"] == "policy.approvers"

@@ -59,7 +59,7 @@ class InCluster:
             await until(lambda: _waiting(state_dir) == 0)
         except TimeoutError:
             return [f"{_waiting(state_dir)} messages are not delivered"]
-        live, workspaces, owners = _of_node(state_dir)
+        live, workspaces, owners, named = _of_node(state_dir)
         found = [f"{name}: lives here and at the rival" for name in self._taken & {*live.values()}]
         for what, there, here in (
             ("places", {*await self._column("SELECT session_key FROM places", NODE)}, {*live}),
@@ -69,6 +69,7 @@ class InCluster:
                 {*await self._column("SELECT session_key FROM records", NODE, "ended_at IS NULL")},
                 {*live},
             ),
+            ("names", {*await self._column("SELECT id FROM names", NODE)}, named),
         ):
             found += _differences(what, there, here)
         for owner in (*owners, RIVAL):
@@ -96,18 +97,30 @@ class InCluster:
         self._taken.clear()
 
 
+# What a node makes for itself has no name in the cluster.
+_NAMED = (
+    "SELECT workspace_id FROM volumes UNION ALL"
+    " SELECT id FROM snapshots WHERE name IS NOT NULL AND owner NOT LIKE 'system:%'"
+)
+
+
 def _waiting(state_dir: Path) -> int:
     with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
         return int(connection.execute("SELECT count(*) FROM outbox").fetchone()[0])
 
 
-def _of_node(state_dir: Path) -> tuple[dict[str, str], set[str], set[str]]:
-    """Its live sessions' ids by key, its workspaces and volumes, and the owners of any session."""
+def _of_node(state_dir: Path) -> tuple[dict[str, str], set[str], set[str], set[str]]:
+    """Its live sessions' ids by key, its workspaces and volumes, and the owners of any session.
+
+    The last ones are the ids of volumes and snapshots that keys have named.
+    """
     with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
         live = connection.execute(f"SELECT key, lower(id) FROM sessions WHERE {_LIVE}").fetchall()
         workspaces = connection.execute("SELECT lower(id) FROM workspaces").fetchall()
         owners = connection.execute("SELECT DISTINCT owner FROM sessions").fetchall()
-    return dict(live), {each for (each,) in workspaces}, {each for (each,) in owners}
+        named = connection.execute(_NAMED).fetchall()
+    first, second, third = ({each for (each,) in rows} for rows in (workspaces, owners, named))
+    return dict(live), first, second, third
 
 
 def _differences(what: str, there: set[str], here: set[str]) -> Iterator[str]:

@@ -193,8 +193,9 @@ class Moving:
                 status, answer = await self.servers[node].call("POST", path, body)
                 if status == 200 and answer["stdout"]:
                     return int(answer["stdout"])
-                # The session may end while the command runs.
-                if status not in (200, *_LATER):
+                # The command was ended with its session, which its node has just given up.
+                ended = status == 200 and answer["exit_code"] != 0
+                if status not in _LATER and not ended:
                     return None
                 await asyncio.sleep(_PAUSE_SECONDS)
 

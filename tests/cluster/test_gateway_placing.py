@@ -75,8 +75,8 @@ class Cluster:
         body: Any = None,
         headers: Mapping[str, str] = OPERATOR,
     ) -> dict[str, Any]:
-        given = json.dumps({} if body is None else body).encode()
-        text = body if isinstance(body, bytes) else given
+        given = {} if body is None else body
+        text = given if isinstance(given, bytes) else json.dumps(given).encode()
         async with (
             ClientSession(headers=headers) as client,
             client.request(method, f"{self.faced.url}{path}", data=io.BytesIO(text)) as answer,
@@ -314,7 +314,7 @@ async def test_a_build_is_asked_where_it_is(cluster: Cluster) -> None:
     for _ in range(2):
         found = await cluster.sent("POST", f"{_E2B}/v2/templates/web/builds/1", headers=E2B)
         assert found["node"] == "b"
-        # It is remembered: a build never moves.
+        # It is remembered, because a build never moves.
         cluster.nodes["b"].has.clear()
     files = f"{_E2B}/templates/web/files/ab"
     cluster.has("c", files)

@@ -485,6 +485,23 @@ async def test_a_refused_creation_says_why(cluster: FakeCluster, client: ClientS
         assert "4 have other labels" in (await answer.json())["detail"]
 
 
+async def test_a_creation_that_nodes_refuse_without_the_database_says_so(
+    cluster: FakeCluster, client: ClientSession
+) -> None:
+    """And not that they are full."""
+
+    async def without(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"code": "cluster_unavailable"}, status=503)
+
+    for name in ("one", "two"):
+        await cluster.serve(name, without)
+    async with client.post(f"{cluster.url}/api/sessions", json={}) as answer:
+        found = await answer.json()
+    assert (answer.status, found["code"]) == (503, "cluster_unavailable")
+    assert answer.headers["Retry-After"] == "3"
+    assert "2 refused it (cluster_unavailable)" in found["detail"]
+
+
 async def test_a_creation_is_asked_once_if_its_node_is_lost(
     cluster: FakeCluster, client: ClientSession
 ) -> None:

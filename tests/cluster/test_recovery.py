@@ -198,6 +198,7 @@ def _check_chains(cluster: Cluster, name: str) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_what_was_acknowledged_of_a_durable_level_survives_the_disk_of_its_machine(
     surviving: Cluster, sandbox_image: str
 ) -> None:

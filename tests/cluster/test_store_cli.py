@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from api.cli.cluster_moves import complete_node
 from orchestrator.cluster.certificates import issue
 from orchestrator.cluster.postgres.pool import ClusterDatabase
+from orchestrator.cluster.postgres.schema import migrations
 from orchestrator.cluster.tls import node_context
 from orchestrator.ground.config_error import ConfigError
 from paddock.cli.program import build
@@ -96,7 +97,13 @@ def test_a_cluster_is_made_once_and_used(cluster: FreshDatabase) -> None:
     beside(cluster.dsn, work)
     found = done("status")
     assert found == {
-        **{"cluster": CLUSTER, "schema": 5, "nodes": 2, "alive": 1, "draining": 0},
+        **{
+            "cluster": CLUSTER,
+            "schema": migrations()[-1].version,
+            "nodes": 2,
+            "alive": 1,
+            "draining": 0,
+        },
         **{"sessions": 2, "workspaces": 2, "keys": 1},
     }
     shown = {each["name"]: each for each in done("nodes")}

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from scripts.packaging import deb
-from tests.support.chroot import SECONDS, STATE, Chroot, chroot
+from tests.support.chroot import SECONDS, STATE, Chroot, bare, chroot
 from tests.support.plane import uid_base
 
 OLDER = "0.1.0~1"
@@ -191,6 +191,29 @@ def test_without_an_engine_it_is_installed_all_the_same(
     assert done.status == 0, done.text
     assert "something is missing" in done.text
     assert debian.run("apt-get", "-qy", "purge", "paddock").status == 0
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
+def test_debians_own_checks_find_no_error(packages: dict[int, Path]) -> None:
+    """They look at the contents: one package has those of all, but for the Python."""
+    check = ["lintian", "--fail-on=error,warning", str(packages[13])]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_in_a_chroot_without_mounts_it_is_installed_and_purged(
+    packages: dict[int, Path], tmp_path: Path
+) -> None:
+    """As where an image of a machine is built."""
+    with bare(12, tmp_path) as debian:
+        before = debian.files()
+        shutil.copyfile(packages[12], debian.path("/root/paddock.deb"))
+        done = debian.dpkg("--install", "/root/paddock.deb")
+        assert done.status == 0, done.text
+        assert "/proc is not mounted, so nothing can be examined" in done.text
+        done = debian.dpkg("--purge", "paddock")
+        assert (done.status, "cannot" in done.text) == (0, False), done.text
+        assert debian.files() - before == set()
 
 
 _COMPLETION = """

@@ -105,14 +105,30 @@ def _uncounted(path: str) -> bool:
 
 
 @contextmanager
-def chroot(number: int, place: Path) -> Iterator[Chroot]:
-    """A fresh Debian; its `/var/lib/paddock` is this machine's, where the engine finds it, too."""
+def bare(number: int, place: Path) -> Iterator[Chroot]:
+    """A fresh Debian with no mounts."""
     root = place / f"debian-{number}"
     root.mkdir()
-    subprocess.run(["tar", "-C", root, "-xf", archive(number)], check=True, timeout=SECONDS)
-    refusal = root / "usr/sbin/policy-rc.d"
-    refusal.write_text("#!/bin/sh\nexit 101\n")
-    refusal.chmod(0o755)
+    try:
+        subprocess.run(["tar", "-C", root, "-xf", archive(number)], check=True, timeout=SECONDS)
+        refusal = root / "usr/sbin/policy-rc.d"
+        refusal.write_text("#!/bin/sh\nexit 101\n")
+        refusal.chmod(0o755)
+        yield Chroot(number, root)
+    finally:
+        subprocess.run(["rm", "-rf", "--one-file-system", root], check=True, timeout=SECONDS)
+
+
+@contextmanager
+def chroot(number: int, place: Path) -> Iterator[Chroot]:
+    """A fresh Debian; its `/var/lib/paddock` is this machine's, where the engine finds it, too."""
+    with bare(number, place) as made, _mounted(made.root):
+        yield made
+
+
+@contextmanager
+def _mounted(root: Path) -> Iterator[None]:
+    """What a machine has mounted, and the socket of this machine's engine."""
     mounted: list[Path] = []
 
     def mount(*words: str, at: Path) -> None:
@@ -140,9 +156,8 @@ def chroot(number: int, place: Path) -> Iterator[Chroot]:
         mount("--make-shared", at=STATE)
         mounted.pop()
         mount("--bind", str(STATE), at=root / str(STATE).lstrip("/"))
-        yield Chroot(number, root)
+        yield
     finally:
         for each in reversed(mounted):
             subprocess.run(["umount", "-R", "-l", each], check=False, timeout=SECONDS)
         shutil.rmtree(STATE, ignore_errors=True)
-        subprocess.run(["rm", "-rf", "--one-file-system", root], check=True, timeout=SECONDS)

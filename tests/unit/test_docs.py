@@ -98,6 +98,18 @@ def test_each_promise_names_what_enforces_it_and_who_attacks_it() -> None:
             assert defined, f"{promise}: {link} has no {name}"
 
 
+def test_each_promise_of_a_cluster_names_tests_that_are_there() -> None:
+    text = (DOCS / "cluster-proof.md").read_text()
+    file, named = "", 0
+    for path, name in re.findall(r"`(tests/[\w/]+\.py|…)(?:::(\w+))?`", text):
+        file = file if path == "…" else path
+        assert f"def {name}(" in (ROOT / file).read_text() if name else (ROOT / file).is_file(), (
+            file
+        )
+        named += 1
+    assert named > 30
+
+
 def test_every_error_code_has_its_entry() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
     for code in STATUSES:

@@ -94,7 +94,28 @@ def test_the_manual_has_every_command() -> None:
     assert not re.search(r"(?m)^'", page)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
+)
+SYSTEMD = Path(__file__).parents[2] / "deploy" / "systemd"
+
+
+@needs_systemd
+@pytest.mark.parametrize(
+    ("unit", "exposure"),
+    [(deb.SOURCE / "paddock.service", 62), (SYSTEMD / "paddock-gateway.service", 17)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_no_unit_is_more_exposed_than_the_documents_say(unit: Path, exposure: int) -> None:
+    """In tenths of systemd's scale from 0 to 10; each setting that is taken away costs some."""
+    examine = ["systemd-analyze", "security", "--offline=true", "--no-pager"]
+    done = subprocess.run(
+        [*examine, f"--threshold={exposure}", unit], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@needs_systemd
 def test_the_unit_is_one(stage: Path) -> None:
     unit = stage / deb.DEBIANS[1].units / "paddock.service"
     done = subprocess.run(

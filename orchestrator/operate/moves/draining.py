@@ -2,11 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from orchestrator.cluster.targets import best_target
 from orchestrator.ground.errors import PaddockError
 from orchestrator.operate.moves.mover import Mover
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.sessions.in_cluster.departures import unmovable
 from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
@@ -15,7 +19,21 @@ from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 
-# A session that was busy is asked again; there is no event for all that keeps one busy.
+# What may have kept a session where it is has ended.
+_ENDS = frozenset(
+    {
+        "command.exit",
+        "code.exit",
+        "pty.exit",
+        "pty.close",
+        "port.close",
+        "turn.end",
+        "session.resume",
+        "session.unfenced",
+        "session.terminated",
+    }
+)
+# Streams of files, requests, and other nodes that have room tell nobody.
 _AGAIN_SECONDS = 2.0
 _NOWHERE = "no other node takes it: none is ready with its level, its image and room"
 
@@ -32,12 +50,16 @@ class Drained:
 class Draining:
     """Of this node's sessions, one after the other, so that loads are known."""
 
-    def __init__(self, node: str | None, sessions: Sessions, mover: Mover) -> None:
+    def __init__(self, node: str | None, sessions: Sessions, mover: Mover, ledger: Ledger) -> None:
         """`node` is its name; None: it is in no cluster."""
         self.node = node
         self._sessions = sessions
         self._mover = mover
         self._one = asyncio.Lock()
+        # The keys of the sessions that are waited for, and whether something of theirs has ended.
+        self._waiting: set[str] = set()
+        self._ended = asyncio.Event()
+        ledger.on_commit(self._look)
 
     async def run(self, seconds: float, *, ends: bool) -> Drained:
         """Moves what can be moved; waits for busy sessions at most so long.
@@ -47,17 +69,38 @@ class Draining:
         """
         async with self._one:
             drained = Drained()
-            until = asyncio.get_running_loop().time() + seconds
-            while True:
-                drained.stayed.clear()
-                waits = [await self._moved(each, drained) for each in self._left()]
-                left = until - asyncio.get_running_loop().time()
-                if not any(waits) or left <= 0:
-                    break
-                await asyncio.sleep(min(left, _AGAIN_SECONDS))
+            try:
+                await self._move_all(drained, asyncio.get_running_loop().time() + seconds)
+            finally:
+                self._waiting = set()
             for session in self._left() if ends else ():
                 await self._end(session, drained)
             return drained
+
+    async def _move_all(self, drained: Drained, until: float) -> None:
+        """Again and again, until nothing is worth waiting for, or the time is over."""
+        while True:
+            drained.stayed.clear()
+            self._ended.clear()
+            sessions = self._left()
+            self._waiting = {each.key for each in sessions}
+            waits = [await self._moved(each, drained) for each in sessions]
+            left = until - asyncio.get_running_loop().time()
+            if not any(waits) or left <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _AGAIN_SECONDS)):
+                    await self._ended.wait()
+
+    def _look(self, committed: Sequence[Recorded] | None) -> None:
+        """Asks again at once if something has ended, or if it is unknown what was committed."""
+        if self._waiting and (
+            committed is None
+            or any(
+                each.session_key in self._waiting and each.operation in _ENDS for each in committed
+            )
+        ):
+            self._ended.set()
 
     def _left(self) -> list[Session]:
         """Parents first, because their children end with them."""

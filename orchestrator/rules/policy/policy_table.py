@@ -81,6 +81,7 @@ class PolicyTable(_Table):
     world_rules: WorldRulesTable = Field(default_factory=WorldRulesTable)
     llm_rules: LlmRulesTable = Field(default_factory=LlmRulesTable)
     execution_rules: ExecutionRulesTable = Field(default_factory=ExecutionRulesTable)
+    approvers: Annotated[int, Field(ge=1, le=8)] | None = None
 
 
 def read_policy(
@@ -103,6 +104,7 @@ def read_policy(
         world_rules=replace(base.world_rules, **_world_rules(table.world_rules)),
         llm_rules=replace(base.llm_rules, **table.llm_rules.given()),
         execution_rules=replace(base.execution_rules, **table.execution_rules.given()),
+        approvers=base.approvers if table.approvers is None else table.approvers,
         extends=base.name,
         inherited=_not_given(table),
     )
@@ -110,8 +112,8 @@ def read_policy(
 
 def _not_given(table: PolicyTable) -> frozenset[str]:
     """The dotted names of the members that it inherits."""
-    lists = ("allowed_operations", "denied_operations")
-    found = {name for name in lists if getattr(table, name) is None}
+    single = ("allowed_operations", "denied_operations", "approvers")
+    found = {name for name in single if getattr(table, name) is None}
     for part in ("world_rules", "llm_rules", "execution_rules"):
         rules: _Table = getattr(table, part)
         found |= {f"{part}.{name}" for name, value in rules if value is None}

@@ -80,7 +80,8 @@ class ExecutionRules:
 class SessionPolicy:
     """One policy. `name` is None for one that a session has for itself.
 
-    `inherited` are the names of the members that it has from the policy that it extends.
+    `approvers`: how many people must approve a line that needs it, if the level does not demand
+    more. `inherited` are the names of the members that it has from the policy that it extends.
     """
 
     name: str | None
@@ -89,6 +90,7 @@ class SessionPolicy:
     world_rules: WorldRules
     llm_rules: LlmRules
     execution_rules: ExecutionRules
+    approvers: int = 1
     extends: str | None = field(default=None, compare=False)
     inherited: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -192,10 +194,12 @@ class SessionPolicy:
                 mine.allow_network_calls and other.allow_network_calls,
                 mine.allow_subeval and other.allow_subeval,
             ),
+            approvers=max(self.approvers, nested.approvers),
         )
 
     def rules(self) -> dict[str, Any]:
-        """Its rules by the API's names, as JSON has them."""
+        """Its rules by the API's names, as JSON has them; one approver is not said."""
+        several = {"approvers": self.approvers} if self.approvers > 1 else {}
         world, llm, execution = self.world_rules, self.llm_rules, self.execution_rules
         return {
             "allowed_operations": sorted(self.allowed_operations),
@@ -216,6 +220,7 @@ class SessionPolicy:
                 "allow_network_calls": execution.allow_network_calls,
                 "allow_subeval": execution.allow_subeval,
             },
+            **several,
         }
 
     @property
@@ -250,6 +255,7 @@ class SessionPolicy:
             ),
             llm_rules=LlmRules(**values["llm_rules"]),
             execution_rules=ExecutionRules(**values["execution_rules"]),
+            approvers=values.get("approvers", 1),
             extends=values.get("extends"),
             inherited=frozenset(values.get("inherited", ())),
         )

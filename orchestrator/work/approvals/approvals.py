@@ -252,7 +252,7 @@ class Approvals:
             status="pending",
             requested_by=actor,
             requested_at=now(),
-            approvers=session.level.approvers,
+            approvers=max(session.level.approvers, session.policy.approvers),
         )
         found = _Open(approval, session, line)
         # Added before it is durable, so that it counts and the same line is not requested twice.

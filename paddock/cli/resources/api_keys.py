@@ -10,6 +10,8 @@ from paddock.cli.options import AsJson, example, group, pairs
 from paddock.cli.output import note, print_json
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from paddock.client import Paddock
 
 app = group("API keys of a control plane, over its API, with an admin's key.")
@@ -26,12 +28,13 @@ async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
     print_items(
         await paddock.keys.list(),
         listing,
-        ("name", "role", "highest level", "expires", ">sessions", ">most"),
+        ("name", "role", "highest level", "expires", "last used", ">sessions", ">most"),
         lambda key: (
             key.name,
             key.role,
             key.max_level,
-            None if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M}",
+            _moment(key.expires_at),
+            _moment(key.last_used_at),
             key.used.sessions,
             key.max_sessions,
         ),
@@ -103,3 +106,7 @@ def _value(member: str, text: str) -> int | float | str | list[str]:
             except ValueError:
                 continue
     return text
+
+
+def _moment(moment: "datetime | None") -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%d %H:%M}"

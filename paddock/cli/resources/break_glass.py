@@ -27,7 +27,7 @@ async def break_glass(
         str | None, typer.Option(metavar="TEXT", help="Why; on record, and told to its owner.")
     ] = None,
     seconds: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="How long it lasts; without it, an hour.")
+        int | None, typer.Option("--for", metavar="SECONDS", help="How long; by default, an hour.")
     ] = None,
     end: Annotated[bool, typer.Option("--end", help="End it instead.")] = False,
     as_json: AsJson = False,

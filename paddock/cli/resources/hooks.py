@@ -26,6 +26,7 @@ class HookEventName(StrEnum):
     APPROVAL_REQUESTED = "approval.requested"
     BUDGET_EXCEEDED = "budget.exceeded"
     CONTEXT_MISS = "context.miss"
+    BREAK_GLASS = "access.break_glass"
 
 
 class DeliveryStatus(StrEnum):

@@ -87,6 +87,7 @@ def print_policy(policy: "ListedPolicy") -> None:
             ("completions", _yes(llm.allow_complete)),
             ("intents", _yes(llm.allow_intent)),
             ("tokens per call", llm.max_tokens_per_call),
+            ("approvers", policy.approvers if policy.approvers > 1 else None),
             ("commands", policy.commands_refused or "yes"),
             ("network", _yes(execution.allow_network_calls)),
             ("nested programs", _yes(execution.allow_subeval)),

@@ -93,6 +93,7 @@ function Head({ session, state, brief, refresh }) {
       <p class="actions"><${StatusBadge} status=${session.status} /> <${Badge}>${session.activity}<//>
         <${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//>
         <${Badge}>policy ${session.policy.name ?? "of its own"}<//>
+        ${session.break_glass?.map((access) => html`<${Badge} key=${access.id} kind="bad">open to <${Raw} text=${access.key} />: <${Raw} text=${access.reason} /><//>`)}
         ${state === "reconnecting" && html`<span class="connection" role="status">reconnecting</span>`}</p></div>
       <${Actions} session=${session} refresh=${refresh} /></div>
     <p class="facts hint"><${Family} session=${session} /><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>

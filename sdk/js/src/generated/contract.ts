@@ -1836,6 +1836,8 @@ export type ListedPolicy = {
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
+  /** How many people must approve a line that needs an approval, if the level does not demand more; with several, nobody who asked. */
+  approvers?: number | undefined;
   /** The policy from which it inherits; null: none. */
   extends: string | null;
   /** The members that it does not give itself, like `denied_operations`. */
@@ -2973,6 +2975,8 @@ export type SessionPolicy = {
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
+  /** How many people must approve a line that needs an approval, if the level does not demand more; with several, nobody who asked. */
+  approvers?: number | undefined;
 };
 
 /** A policy of the session's own; what is not given is taken from the one that it extends. */
@@ -2984,6 +2988,7 @@ export type SessionPolicyBody = {
   world_rules?: WorldRulesBody | null | undefined;
   llm_rules?: LlmRulesBody | null | undefined;
   execution_rules?: ExecutionRulesBody | null | undefined;
+  approvers?: number | null | undefined;
 };
 
 /** A session's settings, and when it ends by its time-outs. */

@@ -1,5 +1,7 @@
 """Machines on one host: apart from each other, cut, lost, and gone without a trace."""
 
+import asyncio
+import secrets
 import socket
 import subprocess
 import sys
@@ -9,14 +11,18 @@ from pathlib import Path
 import docker
 import pytest
 
+from paddock import PaddockSync
 from scripts.cluster import network, removal
 from scripts.cluster.__main__ import main
 from scripts.cluster.building import Cluster
+from scripts.cluster.joining import CLUSTER
 from scripts.cluster.layout import ClusterError
 from scripts.cluster.nodes import Node
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.machines import NAMES, client, connected, place
+from tests.support.owned import holding
 from tests.support.sources import ROOT
+from tests.support.until import until
 
 # What is unplugged or stopped never answers, however long one waits.
 _UNANSWERED_SECONDS = 1.0
@@ -50,6 +56,40 @@ def test_each_machine_has_its_own_engine_and_users(cluster: Cluster) -> None:
     assert not (seen["node1"] | seen["node2"]) & _containers(docker.from_env())
     # The kernel counts processes by user, on all machines together.
     assert abs(users["node1"] - users["node2"]) >= 65_536
+
+
+def _holding(cluster: Cluster, word: str) -> set[str]:
+    """Where the word is: names of nodes, by all bytes of their states, and the database."""
+    states = {name: cluster.node(name).machine.directory / "state" for name in NAMES}
+    found = {name for name, state in states.items() if any(holding(state, word))}
+    return found | ({"database"} if word in cluster.database.dump(CLUSTER) else set())
+
+
+def test_an_owner_is_erased_through_a_gateway_on_all_machines(cluster: Cluster) -> None:
+    word = f"c4n4ry{secrets.token_hex(8)}"
+    with client(cluster, cluster.gateways()[0]) as admin:
+        key = admin.keys.create("leaves").key
+        try:
+            for name in NAMES:
+                with PaddockSync(cluster.node(name).url, key) as paddock:
+                    session = paddock.sessions.create(
+                        id=f"leaves-{name}", permission_level="high", labels={"is": word}
+                    )
+                    assert session.exec(shell=f"echo {word} | tee kept.txt").exit_code == 0
+                    session.close()
+            live = "SELECT count(*) FROM records WHERE owner = 'leaves' AND ended_at IS NULL"
+            asyncio.run(until(lambda: cluster.database.sql(live, CLUSTER).strip() == "0"))
+            assert _holding(cluster, word) == {*NAMES, "database"}
+            made = admin.owners.export("leaves")
+            assert ([each.node for each in made.files], made.missing) == ([*NAMES], [])
+            done = admin.owners.erase("leaves", reason="asked for by letter")
+            assert (done.sessions, done.missing) == (2, [])
+            assert _holding(cluster, word) == set()
+            for name in NAMES:
+                path = f"/api/sessions/leaves-{name}/audit/verify"
+                assert admin.request("GET", path)["ok"]
+        finally:
+            admin.keys.revoke("leaves")
 
 
 @pytest.mark.whole

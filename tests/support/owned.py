@@ -40,5 +40,17 @@ def holding(directory: Path, word: str = CANARY) -> Iterator[Path]:
         for path in (Path(parent, name) for name in names):
             with suppress(FileNotFoundError):
                 plain = path.is_file() and not path.is_symlink()
-                if plain and (word in path.name or word.encode() in path.read_bytes()):
+                if plain and (word in path.name or _has(path, word.encode())):
                     yield path
+
+
+def _has(path: Path, word: bytes) -> bool:
+    """Whether a file has the word; the holes of sparse ones are not read."""
+    with path.open("rb", buffering=0) as file, suppress(OSError):  # there is no more data
+        end = 0
+        while True:
+            begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            if word in os.pread(file.fileno(), end - begin, begin):
+                return True
+    return False

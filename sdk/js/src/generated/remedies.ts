@@ -35,6 +35,7 @@ export const REMEDIES: Readonly<Record<string, string>> = {
   "key-max-level": "Use a level that is not higher than the key's `max_level`, or a key whose entry in the keys file allows it.",
   "key-images": "Use one of the key's `images`, which the message lists, or a key whose entry in the keys file allows it.",
   "key-scope": "Use a key with the scope that the message names, or a key whose entry in the keys file allows it.",
+  "break-glass": "Open an access with `paddock break-glass`, or let the owner do it.",
   "key-tools": "Use one of the key's `tools`, or a key whose entry in the keys file allows it.",
   "admin-widens": "Have an admin allow it: `paddock egress allow`, or `also` in `PUT …/egress`.",
   "CTX-ALLOWLIST-001": "Refine the context pack so that it has the path.",

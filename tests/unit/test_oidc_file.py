@@ -36,6 +36,18 @@ def test_the_documents_example_is_read_as_it_says(tmp_path: Path) -> None:
         ('when = { groups = "platform" }', "when = {}", 12, "when"),
         ('audience = "https://paddock.example.org"', 'audience = "paddock"', 1, 'token = "id"'),
         ('scopes = ["openid"', 'algorithms = ["HS256"]\nscopes = ["openid"', 9, "algorithms"),
+        (
+            'client_id = "paddock"',
+            'client_id = "paddock"\nbackchannel_logout = 1',
+            7,
+            "backchannel",
+        ),
+        (
+            'client_id = "paddock"',
+            'client_id = "paddock"\nbackchannel_logout = true\nuser = "email"',
+            *(1, 'user = "sub"'),
+        ),
+        ('role = "admin"', 'role = "admin"\nold_sha256 = "x"', 11, "old_sha256"),
         ("[[oidc]]", "[other]\n[[oidc]]", 0, "other"),
     ],
 )

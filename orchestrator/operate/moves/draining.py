@@ -59,7 +59,7 @@ class Draining:
         # The keys of the sessions that are waited for, and whether something of theirs has ended.
         self._waiting: set[str] = set()
         self._ended = asyncio.Event()
-        ledger.on_commit(self._look)
+        self._ledger = ledger
 
     async def run(self, seconds: float, *, ends: bool) -> Drained:
         """Moves what can be moved; waits for busy sessions at most so long.
@@ -69,10 +69,11 @@ class Draining:
         """
         async with self._one:
             drained = Drained()
+            ignore = self._ledger.on_commit(self._look)
             try:
                 await self._move_all(drained, asyncio.get_running_loop().time() + seconds)
             finally:
-                self._waiting = set()
+                ignore()
             for session in self._left() if ends else ():
                 await self._end(session, drained)
             return drained
@@ -94,11 +95,8 @@ class Draining:
 
     def _look(self, committed: Sequence[Recorded] | None) -> None:
         """Asks again at once if something has ended, or if it is unknown what was committed."""
-        if self._waiting and (
-            committed is None
-            or any(
-                each.session_key in self._waiting and each.operation in _ENDS for each in committed
-            )
+        if committed is None or any(
+            each.session_key in self._waiting and each.operation in _ENDS for each in committed
         ):
             self._ended.set()
 

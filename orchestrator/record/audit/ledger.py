@@ -79,9 +79,10 @@ class Ledger:
         self._waiters: dict[str | None, set[asyncio.Future[None]]] = {}
         self._listeners: list[OnCommit] = []
 
-    def on_commit(self, listener: OnCommit) -> None:
-        """Calls it for each commit from now on; it may not raise."""
+    def on_commit(self, listener: OnCommit) -> Callable[[], None]:
+        """Calls it for each commit from now on; it may not raise. Returns how to end that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def append(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
         """Records the event, and returns when it is durable.

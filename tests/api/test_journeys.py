@@ -42,7 +42,7 @@ async def test_a_command(api: Api) -> None:
     with entered() as modules:
         await api.json("POST", path, json={"argv": ["true"]})
 
-    assert len(modules) <= 75
+    assert len(modules) <= 77
     assert len(rooms(modules)) <= 21
 
 
@@ -51,5 +51,5 @@ async def test_a_creation(api: Api) -> None:
     with entered() as modules:
         await api.session()
 
-    assert len(modules) <= 130
+    assert len(modules) <= 131
     assert len(rooms(modules)) <= 31

@@ -231,6 +231,19 @@ async def test_an_access_is_one_admin_s_and_one_session_s(api: Api) -> None:
     await api.problem(409, "conflict", "POST", "/api/sessions/own/break-glass", json=WHY)
 
 
+async def test_another_request_replaces_the_access(api: Api) -> None:
+    await _with_content(api)
+    ids = [
+        (await api.json("POST", GLASS, status=201, json={**WHY, "seconds": seconds}))["id"]
+        for seconds in (60, 600)
+    ]
+    shown = await api.json("GET", "/api/sessions/box", key=OPERATOR_KEY)
+    assert [each["id"] for each in shown["break_glass"]] == ids[1:]
+    path = "/api/sessions/box/audit?operation=access.break_glass"
+    events = (await api.json("GET", path, key=OPERATOR_KEY))["items"]
+    assert [each["args"]["break_glass"] for each in events] == ids
+
+
 async def test_nothing_is_handed_out_that_outlives_the_access(api: Api) -> None:
     made = await _with_content(api)
     await api.json("POST", GLASS, status=201, json=WHY)
@@ -384,7 +397,7 @@ async def test_the_page_s_example_works(
 
 
 async def test_a_hook_tells_of_the_access_and_an_admin_s_hook_has_no_content(api: Api) -> None:
-    event = {
+    event: dict[str, Any] = {
         "operation": "access.break_glass",
         "session_id": "box",
         "args": {"break_glass": "acc-1", "reason": "incident 4711", "seconds": 60},

@@ -154,7 +154,7 @@ class Recorder:
             used = command.access
         if used is None:
             return draft
-        made = draft.made._replace(args={**draft.made.args, BY_GLASS: used})
+        made = draft.made._replace(args={BY_GLASS: used, **draft.made.args})
         return draft._replace(made=made)
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:

@@ -6,7 +6,10 @@ from xdist.scheduler import LoadFileScheduling
 
 # They use one real cluster, which each worker would make for itself: 20 s of the processor's time.
 OF_A_CLUSTER = frozenset(
-    ("test_losses.py", "test_machines.py", "test_moves.py", "test_recovery.py")
+    (
+        *("test_database_away.py", "test_losses.py", "test_machines.py", "test_moves.py"),
+        *("test_paused.py", "test_recovery.py"),
+    )
 )
 
 

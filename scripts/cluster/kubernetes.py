@@ -136,7 +136,6 @@ class Kubernetes:
             for machine in self.machines.values():
                 pod_engines.make_image(machine, self.record.image)
             self.kubectl("apply", "-f", str(copies / "engine.yaml"))
-            self.kubectl("rollout", "status", "daemonset/paddock-engine", f"--timeout={_SECONDS}s")
             for machine in self.machines.values():
                 pod_engines.give_image(machine, self.record.image)
         self.kubectl("apply", "-k", str(copies))

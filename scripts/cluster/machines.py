@@ -137,7 +137,7 @@ class Machine:
     def _wait(self) -> None:
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
-            if _answers(self.layout.socket(self.name)):
+            if answers(self.layout.socket(self.name)):
                 return
             # An engine does not announce when it is ready.
             time.sleep(0.1)
@@ -181,7 +181,7 @@ def _found(directory: Path, *programs: str) -> list[psutil.Process]:
     return found
 
 
-def _answers(path: Path) -> bool:
+def answers(path: Path) -> bool:
     """Whether an engine listens on this socket, and is ready."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)

@@ -13,7 +13,7 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from scripts.cluster.layout import ClusterError, Layout
-from scripts.cluster.machines import Machine
+from scripts.cluster.machines import Machine, answers
 
 IMAGE = "docker:27-dind"
 # Where the pod's engine listens, on its machine; `kubelet.sh` makes the directory.
@@ -25,7 +25,7 @@ _OF_THE_HOST = {"usr": "/usr", "alternatives": "/etc/alternatives"}
 
 def differences(layout: Layout) -> dict[str, str]:
     """What differs here from the manifests that operators apply, by their text."""
-    devices = "            - {name: devices, mountPath: /dev}\n            - {name: cgroups"
+    first = "            - {name: exec, mountPath"
     last = "        - {name: exec, hostPath"
     mounts = "".join(
         f"            - {{name: {name}, mountPath: {path}, readOnly: true}}\n"
@@ -39,7 +39,9 @@ def differences(layout: Layout) -> dict[str, str]:
     return {
         "path: /var/run, type: Directory": f"path: {_DIRECTORY}, type: Directory",
         "path: /var/run/docker.sock, type: Socket": f"path: {_DIRECTORY}/docker.sock, type: Socket",
-        devices: mounts + devices,
+        first: mounts + first,
+        # One machine has room for one, because gateways have ports of their machines.
+        "replicas: 2": "replicas: 1",
         last: volumes + last,
         "            - --live-restore\n": f"            - --live-restore\n{group}",
     }
@@ -58,22 +60,25 @@ def make_image(machine: Machine, image: str) -> None:
 def give_image(machine: Machine, image: str) -> None:
     """Gives the pod's engine the image of sandboxes. Raises: ClusterError."""
     deadline = time.monotonic() + _SECONDS
-    while True:
-        try:
-            with closing(machine.engine()) as outer, closing(inner(machine)) as engine:
-                content = b"".join(outer.images.get(image).save(named=True))
-                engine.images.load(content)
-                return
-        except (DockerException, RequestException) as error:
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{machine.name}: its pod's engine refuses: {error}") from None
-            time.sleep(0.5)  # an engine does not announce when it is ready
+    while not answers(_socket(machine)):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{machine.name}: its pod's engine does not answer")
+        time.sleep(0.5)  # an engine does not announce when it is ready
+    try:
+        with closing(machine.engine()) as outer, closing(inner(machine)) as engine:
+            engine.images.load(b"".join(outer.images.get(image).save(named=True)))
+    except (DockerException, RequestException) as error:
+        raise ClusterError(f"{machine.name}: its pod's engine refuses: {error}") from None
 
 
 def inner(machine: Machine) -> docker.DockerClient:
     """A client of the engine in the machine's pod, for a program of the host."""
+    return docker.DockerClient(f"unix://{_socket(machine)}", version="auto", timeout=_SECONDS)
+
+
+def _socket(machine: Machine) -> Path:
+    """Where the host reaches it. Raises: ClusterError if the machine does not run."""
     first = machine.first_process()
     if first is None:
         raise ClusterError(f"{machine.name} does not run")
-    at = Path(f"/proc/{first.pid}/root{_DIRECTORY}/docker.sock")
-    return docker.DockerClient(f"unix://{at}", version="auto", timeout=_SECONDS)
+    return Path(f"/proc/{first.pid}/root{_DIRECTORY}/docker.sock")

@@ -166,9 +166,9 @@ async def test_a_page_of_sandboxes_reads_no_other_sessions(
     shown: list[str] = []
     view = sessions_views.session
 
-    def counting(session: Session) -> Any:
+    def counting(session: Session, **more: Any) -> Any:
         shown.append(session.id)
-        return view(session)
+        return view(session, **more)
 
     monkeypatch.setattr(sessions_views, "session", counting)
     page, token = await listed(api, limit="2")

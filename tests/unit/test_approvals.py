@@ -23,6 +23,7 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS
 from orchestrator.state.budget import Budget
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
@@ -49,6 +50,7 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
         "last_activity_at": "",
         "budget": Budget(datetime.now(UTC)),
         "secrets": SessionSecrets(StoredSecrets(), {}),
+        "policy": SAFE_ANALYSIS,
     }
     return Session(**members)
 

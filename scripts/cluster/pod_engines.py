@@ -66,7 +66,7 @@ def give_image(machine: Machine, image: str) -> None:
         time.sleep(0.5)  # an engine does not announce when it is ready
     try:
         with closing(machine.engine()) as outer, closing(inner(machine)) as engine:
-            engine.images.load(b"".join(outer.images.get(image).save(named=True)))
+            engine.images.load(b"".join(outer.images.get(image).save(named=image)))
     except (DockerException, RequestException) as error:
         raise ClusterError(f"{machine.name}: its pod's engine refuses: {error}") from None
 

@@ -91,7 +91,8 @@ class HttpDestination:
         else:
             body = b"".join(text + b"\n" for text in texts)
         if self._form.gzip:
-            body = gzip.compress(body, _LEVEL)
+            # Without a time, so that a batch that is sent again is the same bytes.
+            body = gzip.compress(body, _LEVEL, mtime=0)
         return _Ready(body, self._token(), self._context())
 
     def _headers(self, token: SecretStr | None) -> dict[str, str]:

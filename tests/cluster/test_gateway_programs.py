@@ -81,6 +81,8 @@ async def main(url, handle):
         await runtime.run_in_session(BashAction(command="sleep 1000", timeout=0.5))
     except Exception as error:
         assert type(error).__name__ == "CommandTimeoutError", error
+    else:
+        raise AssertionError("it has not timed out")
     await runtime.run_in_session(BashInterruptAction())
     done = await runtime.execute(Command(command=["sh", "-c", "echo out; exit 3"]))
     assert (done.stdout, done.exit_code) == ("out\\n", 3), done
